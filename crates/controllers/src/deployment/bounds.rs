@@ -2,7 +2,7 @@
 
 use keleustes_objects::{DeploymentSpec, IntOrString, Rounding};
 
-use super::facts::ROLLING_UPDATE;
+use super::inputs::ROLLING_UPDATE;
 
 /// The bounds of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use keleustes_objects::{ArcStr, Key, ReplicaSet};
 use keleustes_plan::Write;
 use serde_json::{Value, json};
 
-use super::facts::{Facts, RECREATE};
-use super::revisions::first_annotations;
-use super::rolling::newest_target;
+use super::inputs::{Inputs, RECREATE};
+use super::revisions::initial_annotations;
+use super::rolling::new_set_target;
 use crate::workloads::owners::controller_ref;
 use crate::workloads::templates::{TEMPLATE_HASH, pod_template_hash};
 
@@ -14,7 +14,7 @@ use crate::workloads::templates::{TEMPLATE_HASH, pod_template_hash};
 const NAME_MAX: usize = 253;
 
 /// A ReplicaSet that is about to be made.
-pub(super) struct Creation {
+pub(super) struct NewReplicaSet {
     /// Where it will be.
     pub(super) key: Key,
     /// How many pods it begins with.
@@ -23,17 +23,17 @@ pub(super) struct Creation {
     pub(super) body: Value,
 }
 
-impl Creation {
-    pub(super) fn of(facts: &Facts) -> Self {
-        let (deployment, spec) = (&facts.deployment, &facts.deployment.spec);
+impl NewReplicaSet {
+    pub(super) fn of(inputs: &Inputs) -> Self {
+        let (deployment, spec) = (&inputs.deployment, &inputs.deployment.spec);
         let hash = pod_template_hash(&spec.template, deployment.status.collision_count);
         let key = Key {
             namespace: deployment.meta.key.namespace.clone(),
             name: name(&deployment.meta.key.name, &hash),
         };
         let replicas = match spec.strategy.r#type == RECREATE {
-            true => facts.wanted(),
-            false => newest_target(facts.wanted(), facts.bounds().surge, 0, facts.asked_for()),
+            true => inputs.desired(),
+            false => new_set_target(inputs.desired(), inputs.bounds().surge, 0, inputs.total_replicas()),
         };
         let mut template = Value::Object(spec.template.json());
         template["metadata"]["labels"][TEMPLATE_HASH] = json!(hash);
@@ -43,7 +43,7 @@ impl Creation {
                 "name": key.name,
                 "namespace": key.namespace,
                 "labels": template["metadata"]["labels"],
-                "annotations": first_annotations(facts),
+                "annotations": initial_annotations(inputs),
                 "ownerReferences": [controller_ref::<keleustes_objects::Deployment>(&deployment.meta)],
             },
             "spec": {

@@ -9,15 +9,15 @@
 mod bounds;
 mod cleanup;
 mod creation;
-mod facts;
+mod enqueue;
+mod inputs;
 mod proportions;
+mod reconcile;
 mod revisions;
 mod rollback;
 mod rolling;
 mod sizes;
 mod status;
-mod turn;
-mod wakes;
 
 #[cfg(test)]
 mod tests;
@@ -65,7 +65,7 @@ mod annotations {
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &DeploymentOptions) -> Controller {
+pub fn controller(options: &DeploymentOptions) -> Controller {
     Controller::new("deployment-controller")
         .also_known_as(&["deployment"])
         .service_account("deployment-controller")
@@ -76,15 +76,15 @@ pub fn controller(settings: &DeploymentOptions) -> Controller {
             Grant { group: "apps", resource: "replicasets", verbs: &["create", "delete", "get", "patch"] },
         ])
         .with_loop(
-            Loop::reconciling("deployment", turn::Turns { settings: settings.clone() })
+            Loop::reconciling("deployment", reconcile::DeploymentReconciler { options: options.clone() })
                 .enqueue_on::<Deployment>(enqueue_self)
                 .enqueue_on::<ReplicaSet>(enqueue_owners::<Deployment, ReplicaSet>)
-                .enqueue_on::<Pod>(wakes::pod_changed)
+                .enqueue_on::<Pod>(enqueue::pod_changed)
                 .reads_index(by_controller_uid::<ReplicaSet>())
                 .reads_index(by_controller_uid::<Pod>())
                 // Pods matter to those only that recreate them. There are many, and reading them takes a while.
                 .starts_without::<Pod>()
-                .workers(settings.workers)
+                .workers(options.workers)
                 .max_retries(RETRIES_MAX),
         )
 }

@@ -9,7 +9,7 @@ pub(super) struct Part<'a> {
     /// Its size.
     pub(super) size: i32,
     /// How many pods were allowed in all when it was last sized.
-    pub(super) allowed_before: i32,
+    pub(super) previous_max: i32,
     /// When it was made.
     pub(super) created_at: Option<Time>,
     /// Its name.
@@ -18,8 +18,8 @@ pub(super) struct Part<'a> {
 
 /// The order in which parts are given or lose, by their places: larger ones first; of equals the newest
 /// gains first and the oldest loses first. With each its new size.
-pub(super) fn spread(parts: &[Part<'_>], wanted: i32, surge: i32) -> Vec<(usize, i32)> {
-    let allowed = if wanted > 0 { i64::from(wanted) + i64::from(surge) } else { 0 };
+pub(super) fn spread(parts: &[Part<'_>], desired: i32, surge: i32) -> Vec<(usize, i32)> {
+    let allowed = if desired > 0 { i64::from(desired) + i64::from(surge) } else { 0 };
     let change = allowed - parts.iter().map(|part| i64::from(part.size)).sum::<i64>();
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_by(|&one, &other| {
@@ -32,7 +32,7 @@ pub(super) fn spread(parts: &[Part<'_>], wanted: i32, surge: i32) -> Vec<(usize,
     for at in order {
         let part = &parts[at];
         // Nobody loses when all gain, whatever is remembered of what was allowed before.
-        let share = share(part, wanted, surge).clamp(left.min(0), left.max(0));
+        let share = share(part, desired, surge).clamp(left.min(0), left.max(0));
         left -= share;
         sizes.push((at, i64::from(part.size) + share));
     }
@@ -44,15 +44,15 @@ pub(super) fn spread(parts: &[Part<'_>], wanted: i32, surge: i32) -> Vec<(usize,
 }
 
 /// What a part would gain or lose if there were no other.
-fn share(part: &Part<'_>, wanted: i32, surge: i32) -> i64 {
+fn share(part: &Part<'_>, desired: i32, surge: i32) -> i64 {
     let size = i64::from(part.size);
-    if wanted == 0 {
+    if desired == 0 {
         return -size;
     }
-    if part.allowed_before <= 0 {
+    if part.previous_max <= 0 {
         return 0;
     }
-    let (scaled, before) = (size * (i64::from(wanted) + i64::from(surge)), i64::from(part.allowed_before));
+    let (scaled, before) = (size * (i64::from(desired) + i64::from(surge)), i64::from(part.previous_max));
     // Half goes up: all numbers are positive.
     (2 * scaled + before) / (2 * before) - size
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     /// Spreads over parts that are told as the newest and then the others, the youngest first.
-    fn spread_over(sizes: &[i32], before: i32, wanted: i32, surge: i32) -> Vec<i32> {
+    fn spread_over(sizes: &[i32], before: i32, desired: i32, surge: i32) -> Vec<i32> {
         let names: Vec<String> = (0..sizes.len()).map(|at| format!("p{at}")).collect();
         let parts: Vec<_> = sizes
             .iter()
@@ -72,13 +72,13 @@ mod tests {
             .enumerate()
             .map(|(at, (&size, name))| Part {
                 size,
-                allowed_before: before,
+                previous_max: before,
                 created_at: Some(Time::from_unix_seconds(1000 - i64::try_from(at).unwrap())),
                 name,
             })
             .collect();
         let mut after = vec![0; sizes.len()];
-        for (at, size) in spread(&parts, wanted, surge) {
+        for (at, size) in spread(&parts, desired, surge) {
             after[at] = size;
         }
         after
@@ -87,7 +87,7 @@ mod tests {
     /// Proves DEP-53, DEP-54.
     #[test]
     fn a_change_is_spread_in_proportion() {
-        for (before, wanted, surge, sizes, expected) in [
+        for (before, desired, surge, sizes, expected) in [
             (5, 10, 0, vec![2, 3], vec![4, 6]),
             (5, 3, 0, vec![2, 3], vec![1, 2]),
             (9, 4, 0, vec![8, 1], vec![4, 0]),
@@ -102,9 +102,9 @@ mod tests {
             (10, 14, 0, vec![7, 3], vec![10, 4]),
         ] {
             assert_eq!(
-                spread_over(&sizes, before, wanted, surge),
+                spread_over(&sizes, before, desired, surge),
                 expected,
-                "{before} to {wanted}: {sizes:?}"
+                "{before} to {desired}: {sizes:?}"
             );
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     fn order(change: i32) -> Vec<usize> {
         let part = |size: i32, born: i64, name: &'static str| Part {
             size,
-            allowed_before: 10,
+            previous_max: 10,
             created_at: Some(Time::from_unix_seconds(born)),
             name,
         };
@@ -140,12 +140,12 @@ mod tests {
         #[test]
         fn the_parts_add_up(
             sizes in prop::collection::vec(1..60_i32, 1..6),
-            (wanted, surge) in (0..300_i32, 0..50_i32),
+            (desired, surge) in (0..300_i32, 0..50_i32),
         ) {
             let before: i32 = sizes.iter().sum();
-            let after = spread_over(&sizes, before, wanted, surge);
+            let after = spread_over(&sizes, before, desired, surge);
             prop_assert!(after.iter().all(|size| *size >= 0));
-            let allowed = if wanted == 0 { 0 } else { wanted + surge };
+            let allowed = if desired == 0 { 0 } else { desired + surge };
             prop_assert_eq!(after.iter().sum::<i32>(), allowed);
             // Who is larger stays at least as large, but for what rounding leaves over.
             for (one, size) in sizes.iter().zip(&after) {
@@ -160,13 +160,13 @@ mod tests {
         #[test]
         fn no_memory_leads_beyond_the_bounds(
             sizes in prop::collection::vec(1..60_i32, 1..6),
-            (before, wanted, surge) in (0..400_i32, 0..300_i32, 0..50_i32),
+            (before, desired, surge) in (0..400_i32, 0..300_i32, 0..50_i32),
         ) {
-            let there: i32 = sizes.iter().sum();
-            let after = spread_over(&sizes, before, wanted, surge);
+            let existing: i32 = sizes.iter().sum();
+            let after = spread_over(&sizes, before, desired, surge);
             prop_assert!(after.iter().all(|size| *size >= 0));
-            let allowed = if wanted == 0 { 0 } else { wanted + surge };
-            prop_assert!(after.iter().sum::<i32>() <= allowed.max(there));
+            let allowed = if desired == 0 { 0 } else { desired + surge };
+            prop_assert!(after.iter().sum::<i32>() <= allowed.max(existing));
         }
     }
 }

@@ -4,10 +4,10 @@
 //!
 //! Parity: pkg/controller/replicaset.
 
+mod enqueue;
+mod reconcile;
 mod scale;
 mod status;
-mod turn;
-mod wakes;
 
 #[cfg(test)]
 mod tests;
@@ -49,7 +49,7 @@ pub(crate) static AGE_RATIO: Metric = Metric::histogram(
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &ReplicaSetOptions) -> Controller {
+pub fn controller(options: &ReplicaSetOptions) -> Controller {
     Controller::new("replicaset-controller")
         .also_known_as(&["replicaset"])
         .service_account("replicaset-controller")
@@ -61,17 +61,17 @@ pub fn controller(settings: &ReplicaSetOptions) -> Controller {
             Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
         ])
         .with_loop(
-            replica_loop::<ReplicaSet>("replicaset", settings).reads_index(by_controller_uid::<ReplicaSet>()),
+            replica_loop::<ReplicaSet>("replicaset", options).reads_index(by_controller_uid::<ReplicaSet>()),
         )
 }
 
 /// The loop of a kind of which there are to be replicas.
-pub(crate) fn replica_loop<R: Replicated>(queue: &'static str, settings: &ReplicaSetOptions) -> Loop {
-    Loop::reconciling(queue, turn::Turns::<R>::new(settings.clone()))
+pub(crate) fn replica_loop<R: Replicated>(queue: &'static str, options: &ReplicaSetOptions) -> Loop {
+    Loop::reconciling(queue, reconcile::ReplicaSetReconciler::<R>::new(options.clone()))
         .enqueue_on::<R>(enqueue_self)
-        .enqueue_on::<Pod>(wakes::pod_changed::<R>)
+        .enqueue_on::<Pod>(enqueue::pod_changed::<R>)
         .reads_index(by_controller_uid::<Pod>())
-        .workers(settings.workers)
+        .workers(options.workers)
 }
 
 /// A kind that asks for a number of pods of a template.
@@ -85,7 +85,7 @@ pub(crate) trait Replicated: FullMeta + HasSelector {
     /// Whether its status can tell how many pods are on their way out.
     const HAS_TERMINATING_REPLICAS: bool;
     /// The replica sets of its family: those of one manager, itself among them.
-    fn family<'a>(&self, view: &keleustes_plan::View<'a>) -> Vec<&'a Self>;
+    fn related_replica_sets<'a>(&self, view: &keleustes_plan::View<'a>) -> Vec<&'a Self>;
 }
 
 impl Replicated for ReplicaSet {
@@ -103,7 +103,7 @@ impl Replicated for ReplicaSet {
 
     const HAS_TERMINATING_REPLICAS: bool = true;
 
-    fn family<'a>(&self, view: &keleustes_plan::View<'a>) -> Vec<&'a Self> {
+    fn related_replica_sets<'a>(&self, view: &keleustes_plan::View<'a>) -> Vec<&'a Self> {
         let Some(manager) = self.meta.controller_ref() else { return Vec::new() };
         let table = view.store::<Self>();
         crate::workloads::owners::controlled_by(table, &manager.uid).map(|set| &**set).collect()

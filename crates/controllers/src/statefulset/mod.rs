@@ -4,16 +4,16 @@
 //! Parity: pkg/controller/statefulset.
 
 mod claims;
-mod facts;
+mod enqueue;
 mod history;
+mod inputs;
 mod pods;
+mod reconcile;
 mod recreate;
 mod replicas;
 mod retention;
 mod rolling;
 mod status;
-mod turn;
-mod wakes;
 
 #[cfg(test)]
 mod tests;
@@ -69,7 +69,7 @@ pub(crate) static UNAVAILABLE: Metric = Metric::gauge(
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &StatefulSetOptions) -> Controller {
+pub fn controller(options: &StatefulSetOptions) -> Controller {
     Controller::new("statefulset-controller")
         .also_known_as(&["statefulset"])
         .service_account("statefulset-controller")
@@ -87,12 +87,12 @@ pub fn controller(settings: &StatefulSetOptions) -> Controller {
             },
         ])
         .with_loop(
-            Loop::reconciling("statefulset", turn::Turns { settings: settings.clone() })
+            Loop::reconciling("statefulset", reconcile::StatefulSetReconciler { options: options.clone() })
                 .enqueue_on::<StatefulSet>(enqueue_self)
-                .enqueue_on::<Pod>(wakes::pod_changed)
+                .enqueue_on::<Pod>(enqueue::pod_changed)
                 .reads::<PersistentVolumeClaim>()
                 .reads_index(by_controller_uid::<Pod>())
                 .reads_index(by_controller_uid::<ControllerRevision>())
-                .workers(settings.workers),
+                .workers(options.workers),
         )
 }

@@ -6,9 +6,9 @@ use keleustes_objects::{ErrorReason, Pod, PodPhase};
 use keleustes_plan::{Applied, Context, InvolvedObject, Outcome, Plan, ReconcileError, Write};
 
 use super::claims;
-use super::facts::{Facts, runs_and_is_ready};
 use super::history::{History, Revision};
-use super::pods::{self, creation, deletion, is_itself, repair};
+use super::inputs::{Inputs, is_running_and_ready};
+use super::pods::{self, creation, deletion, has_identity_and_claims, repair};
 use super::retention;
 
 /// How many numbers are worked on at once, at most.
@@ -16,18 +16,18 @@ const BATCH_MAX: usize = 500;
 
 /// What is to be done about one number: claims first, then the pod, then who owns the claims.
 #[derive(Default)]
-struct Need<'a> {
-    number: i32,
+struct OrdinalPlan<'a> {
+    ordinal: i32,
     /// The pod that is there.
-    there: Option<&'a Arc<Pod>>,
+    existing: Option<&'a Arc<Pod>>,
     claims: Vec<Write>,
     /// Why its claims cannot all be had.
-    obstacles: Vec<String>,
+    claim_errors: Vec<String>,
     /// What it would be called if its claims could not be had; nothing if nobody needs to know.
     verb: Option<&'static str>,
     pod: Option<Write>,
     /// Whether to look at who owns the claims.
-    looks_at_owners: bool,
+    updates_owners: bool,
     /// Whether the next number has to wait, if they go one after another.
     blocks: bool,
 }
@@ -36,20 +36,20 @@ struct Need<'a> {
 ///
 /// # Errors
 /// If something could not be made or put right.
-pub(super) async fn bring_up(
+pub(super) async fn ensure_replicas(
     cx: &mut Context<'_>,
-    facts: &Facts,
+    inputs: &Inputs,
     history: &History,
 ) -> Result<bool, ReconcileError> {
-    let ordered = facts.is_ordered();
-    let numbers: Vec<_> = facts.replicas.iter().map(|(number, pod)| (*number, pod.as_ref())).collect();
-    let singly = || numbers.chunks(1).collect();
-    let all_at_once = || batches(&numbers);
+    let ordered = inputs.is_ordered();
+    let ordinals: Vec<_> = inputs.replicas.iter().map(|(ordinal, pod)| (*ordinal, pod.as_ref())).collect();
+    let singly = || ordinals.chunks(1).collect();
+    let all_at_once = || batches(&ordinals);
     for batch in if ordered { singly() } else { all_at_once() } {
-        let needs = batch.iter().map(|&(number, pod)| need(facts, history, number, pod));
-        let needs = needs.collect::<Result<Vec<_>, _>>().map_err(ReconcileError::because)?;
-        let blocked = ordered && needs.iter().any(|need| need.blocks);
-        meet(cx, facts, needs).await?;
+        let plans = batch.iter().map(|&(ordinal, pod)| plan_ordinal(inputs, history, ordinal, pod));
+        let plans = plans.collect::<Result<Vec<_>, _>>().map_err(ReconcileError::because)?;
+        let blocked = ordered && plans.iter().any(|plan_ordinal| plan_ordinal.blocks);
+        apply_plans(cx, inputs, plans).await?;
         if blocked {
             return Ok(true);
         }
@@ -74,8 +74,8 @@ pub(super) fn push_in_batches(plan: &mut Plan, writes: &[Write]) {
 }
 
 /// Which revision a new pod of a number is made from.
-fn revision_for<'a>(facts: &Facts, history: &'a History, number: i32) -> &'a Revision {
-    let (set, index) = (&facts.set, number - facts.start());
+fn revision_for<'a>(inputs: &Inputs, history: &'a History, ordinal: i32) -> &'a Revision {
+    let (set, index) = (&inputs.set, ordinal - inputs.start());
     let strategy = &set.spec.update_strategy;
     let keeps_current = match &strategy.rolling_update {
         Some(rolling) => index < rolling.partition.unwrap_or(0),
@@ -88,73 +88,83 @@ fn revision_for<'a>(facts: &Facts, history: &'a History, number: i32) -> &'a Rev
 ///
 /// # Errors
 /// If no pod can be made from its template.
-fn need<'a>(
-    facts: &Facts,
+fn plan_ordinal<'a>(
+    inputs: &Inputs,
     history: &History,
-    number: i32,
+    ordinal: i32,
     pod: Option<&'a Arc<Pod>>,
-) -> Result<Need<'a>, &'static str> {
-    let mut need = Need { number, there: pod, ..Need::default() };
+) -> Result<OrdinalPlan<'a>, &'static str> {
+    let mut plan_ordinal = OrdinalPlan { ordinal, existing: pod, ..OrdinalPlan::default() };
     match pod {
-        None if claims::are_stale(facts, number) => need.blocks = true,
+        None if claims::are_stale(inputs, ordinal) => plan_ordinal.blocks = true,
         None => {
-            let Revision { name, template } = revision_for(facts, history, number);
-            need.pod = Some(creation(&facts.set, number, template, name)?);
-            need.need_claims(facts, Some("Create"));
-            (need.looks_at_owners, need.blocks) = (true, true);
+            let Revision { name, template } = revision_for(inputs, history, ordinal);
+            plan_ordinal.pod = Some(creation(&inputs.set, ordinal, template, name)?);
+            plan_ordinal.require_claims(inputs, Some("Create"));
+            (plan_ordinal.updates_owners, plan_ordinal.blocks) = (true, true);
         }
         Some(pod) if pod.is_terminal() => {
-            let ended = || deletion(&facts.set, pod, "it has ended; another one takes its place");
-            need.pod = (!pod.is_terminating()).then(ended);
-            need.blocks = true;
+            let ended = || deletion(&inputs.set, pod, "it has ended; another one takes its place");
+            plan_ordinal.pod = (!pod.is_terminating()).then(ended);
+            plan_ordinal.blocks = true;
         }
-        Some(pod) => need.tend(facts, pod),
+        Some(pod) => plan_ordinal.plan_existing_pod(inputs, pod),
     }
-    Ok(need)
+    Ok(plan_ordinal)
 }
 
-impl Need<'_> {
-    fn need_claims(&mut self, facts: &Facts, verb: Option<&'static str>) {
-        (self.claims, self.obstacles) = claims::missing(facts, self.number);
+impl OrdinalPlan<'_> {
+    fn require_claims(&mut self, inputs: &Inputs, verb: Option<&'static str>) {
+        (self.claims, self.claim_errors) = claims::missing(inputs, self.ordinal);
         self.verb = verb;
     }
 
     /// What a pod needs that is there and has not ended.
-    fn tend(&mut self, facts: &Facts, pod: &Arc<Pod>) {
+    fn plan_existing_pod(&mut self, inputs: &Inputs, pod: &Arc<Pod>) {
         if pod.phase == PodPhase::Pending {
-            self.need_claims(facts, None);
-            self.looks_at_owners = true;
+            self.require_claims(inputs, None);
+            self.updates_owners = true;
         }
-        let well = runs_and_is_ready(pod) && facts.is_available(pod);
-        if facts.is_ordered() && !well {
+        let healthy = is_running_and_ready(pod) && inputs.is_available(pod);
+        if inputs.is_ordered() && !healthy {
             self.blocks = true;
             return;
         }
-        if !is_itself(facts, self.number, pod) {
-            self.need_claims(facts, Some("Update"));
-            self.pod = Some(repair(facts, self.number, pod));
+        if !has_identity_and_claims(inputs, self.ordinal, pod) {
+            self.require_claims(inputs, Some("Update"));
+            self.pod = Some(repair(inputs, self.ordinal, pod));
         }
-        self.looks_at_owners |= !retention::is_heeded(facts, self.number, pod, false);
+        self.updates_owners |= !retention::matches_policy(inputs, self.ordinal, pod, false);
     }
 }
 
 /// Meets the needs of a batch. What one lacks keeps none of the others.
-async fn meet(cx: &mut Context<'_>, facts: &Facts, mut needs: Vec<Need<'_>>) -> Result<(), ReconcileError> {
-    let mut retry = fetch_claims(cx, facts, &mut needs).await;
+async fn apply_plans(
+    cx: &mut Context<'_>,
+    inputs: &Inputs,
+    mut plans: Vec<OrdinalPlan<'_>>,
+) -> Result<(), ReconcileError> {
+    let mut retry = create_claims(cx, inputs, &mut plans).await;
     let mut writes = Vec::new();
-    for need in &mut needs {
-        writes.extend(need.pod.take().map(|write| (need.number, write)));
+    for plan_ordinal in &mut plans {
+        writes.extend(plan_ordinal.pod.take().map(|write| (plan_ordinal.ordinal, write)));
     }
-    let (numbers, writes): (Vec<_>, Vec<_>) = writes.into_iter().unzip();
+    let (ordinals, writes): (Vec<_>, Vec<_>) = writes.into_iter().unzip();
     let written = apply_together(cx, writes).await;
     retry = retry.or(written.error);
     let cache_is_behind = |outcome: &Outcome| matches!(outcome, Outcome::Failed(failure) if failure.reason == ErrorReason::AlreadyExists);
     let behind: Vec<_> =
-        numbers.iter().zip(&written.outcomes).filter(|(_, it)| cache_is_behind(it)).collect();
+        ordinals.iter().zip(&written.outcomes).filter(|(_, it)| cache_is_behind(it)).collect();
     let mut plan = Plan::none();
-    for need in needs.iter().filter(|need| need.looks_at_owners) {
-        if !behind.iter().any(|(number, _)| **number == need.number) {
-            retention::push(&mut plan, facts, need.number, need.there.map(|pod| &**pod), false);
+    for plan_ordinal in plans.iter().filter(|plan_ordinal| plan_ordinal.updates_owners) {
+        if !behind.iter().any(|(ordinal, _)| **ordinal == plan_ordinal.ordinal) {
+            retention::push(
+                &mut plan,
+                inputs,
+                plan_ordinal.ordinal,
+                plan_ordinal.existing.map(|pod| &**pod),
+                false,
+            );
         }
     }
     if !plan.is_none() {
@@ -164,29 +174,29 @@ async fn meet(cx: &mut Context<'_>, facts: &Facts, mut needs: Vec<Need<'_>>) -> 
 }
 
 /// Makes the claims that are missing. Whoever cannot have them does without anything else this time.
-async fn fetch_claims(
+async fn create_claims(
     cx: &mut Context<'_>,
-    facts: &Facts,
-    needs: &mut Vec<Need<'_>>,
+    inputs: &Inputs,
+    plans: &mut Vec<OrdinalPlan<'_>>,
 ) -> Option<ReconcileError> {
-    let (mut numbers, mut writes) = (Vec::new(), Vec::new());
-    for need in needs.iter_mut() {
-        numbers.extend(need.claims.iter().map(|_| need.number));
-        writes.append(&mut need.claims);
+    let (mut ordinals, mut writes) = (Vec::new(), Vec::new());
+    for plan_ordinal in plans.iter_mut() {
+        ordinals.extend(plan_ordinal.claims.iter().map(|_| plan_ordinal.ordinal));
+        writes.append(&mut plan_ordinal.claims);
     }
     let names: Vec<_> = writes.iter().map(|write| write.target.key.name.clone()).collect();
     let applied = apply_together(cx, writes).await;
-    for ((number, name), outcome) in numbers.into_iter().zip(names).zip(&applied.outcomes) {
-        let need = needs.iter_mut().find(|need| need.number == number);
-        if let (Some(need), Outcome::Failed(failure)) = (need, outcome) {
-            need.obstacles.push(format!("failed to create PVC {name}: {}", failure.message));
+    for ((ordinal, name), outcome) in ordinals.into_iter().zip(names).zip(&applied.outcomes) {
+        let plan_ordinal = plans.iter_mut().find(|plan_ordinal| plan_ordinal.ordinal == ordinal);
+        if let (Some(plan_ordinal), Outcome::Failed(failure)) = (plan_ordinal, outcome) {
+            plan_ordinal.claim_errors.push(format!("failed to create PVC {name}: {}", failure.message));
         }
     }
-    let (set, mut plan, mut retry) = (&*facts.set, Plan::none(), applied.error);
-    for need in needs.iter().filter(|need| !need.obstacles.is_empty()) {
-        let why = need.obstacles.join(", ");
-        if let Some(verb) = need.verb {
-            let pod = pods::name(set, need.number);
+    let (set, mut plan, mut retry) = (&*inputs.set, Plan::none(), applied.error);
+    for plan_ordinal in plans.iter().filter(|plan_ordinal| !plan_ordinal.claim_errors.is_empty()) {
+        let why = plan_ordinal.claim_errors.join(", ");
+        if let Some(verb) = plan_ordinal.verb {
+            let pod = pods::name(set, plan_ordinal.ordinal);
             plan.record(pods::event(InvolvedObject::of(set), &set.meta.key.name, &pod, verb, Some(&why)));
         }
         retry.get_or_insert_with(|| ReconcileError::because(why));
@@ -194,7 +204,7 @@ async fn fetch_claims(
     if !plan.is_none() {
         cx.apply(plan).await;
     }
-    needs.retain(|need| need.obstacles.is_empty());
+    plans.retain(|plan_ordinal| plan_ordinal.claim_errors.is_empty());
     retry
 }
 
@@ -211,29 +221,29 @@ async fn apply_together(cx: &mut Context<'_>, writes: Vec<Write>) -> Applied {
 ///
 /// # Errors
 /// If the owners of a claim cannot be put right, or a pod cannot be deleted.
-pub(super) async fn bring_down(cx: &mut Context<'_>, facts: &Facts) -> Result<bool, ReconcileError> {
+pub(super) async fn scale_down(cx: &mut Context<'_>, inputs: &Inputs) -> Result<bool, ReconcileError> {
     let mut plan = Plan::none();
-    for (number, pod) in &facts.condemned {
-        if !retention::is_heeded(facts, *number, pod, true) {
-            retention::push(&mut plan, facts, *number, Some(pod), true);
+    for (ordinal, pod) in &inputs.condemned {
+        if !retention::matches_policy(inputs, *ordinal, pod, true) {
+            retention::push(&mut plan, inputs, *ordinal, Some(pod), true);
         }
     }
-    let (going, stops) = leaving(facts);
-    let delete = |pod: &Arc<Pod>| deletion(&facts.set, pod, "its number is out of range");
-    push_in_batches(&mut plan, &going.into_iter().map(delete).collect::<Vec<_>>());
+    let (deleted, stops) = pods_to_delete(inputs);
+    let delete = |pod: &Arc<Pod>| deletion(&inputs.set, pod, "its number is out of range");
+    push_in_batches(&mut plan, &deleted.into_iter().map(delete).collect::<Vec<_>>());
     cx.apply(plan).await.all_done().map(|()| stops)
 }
 
 /// The pods out of range that may go now, and whether the rest has to wait for them.
-fn leaving(facts: &Facts) -> (Vec<&Arc<Pod>>, bool) {
-    let from_the_top = || facts.condemned.iter().rev().map(|(_, pod)| pod);
-    if !facts.is_ordered() {
+fn pods_to_delete(inputs: &Inputs) -> (Vec<&Arc<Pod>>, bool) {
+    let from_the_top = || inputs.condemned.iter().rev().map(|(_, pod)| pod);
+    if !inputs.is_ordered() {
         return (from_the_top().filter(|pod| !pod.is_terminating()).collect(), false);
     }
     let Some(pod) = from_the_top().next() else { return (Vec::new(), false) };
-    let well = runs_and_is_ready(pod) && facts.is_available(pod);
+    let healthy = is_running_and_ready(pod) && inputs.is_available(pod);
     // Of the pods that are not well only the lowest may go: the others would lose the order.
-    let first_sick = facts.numbered().find(|pod| !facts.is_available(pod));
-    let may_go = well || first_sick.is_some_and(|sick| sick.meta.uid == pod.meta.uid);
+    let first_unhealthy = inputs.with_ordinal().find(|pod| !inputs.is_available(pod));
+    let may_go = healthy || first_unhealthy.is_some_and(|unhealthy| unhealthy.meta.uid == pod.meta.uid);
     (if may_go && !pod.is_terminating() { vec![pod] } else { Vec::new() }, true)
 }

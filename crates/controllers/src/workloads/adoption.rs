@@ -13,7 +13,7 @@ use super::owners::controller_ref;
 /// What came of a claim.
 pub(crate) struct Claimed<T> {
     /// The objects that are the owner's, those about to be adopted among them, in the order given.
-    pub(crate) mine: Vec<Arc<T>>,
+    pub(crate) owned: Vec<Arc<T>>,
     /// Adoptions and releases. They come first: if one fails, nothing is decided on top of it.
     writes: Vec<Write>,
 }
@@ -38,11 +38,11 @@ impl<T> Claimed<T> {
         let targets: Vec<_> = self.writes.iter().map(|write| write.target.uid.clone()).collect();
         let applied = cx.apply(self.plan()).await;
         let outcomes = targets.into_iter().zip(&applied.outcomes);
-        let gone: BTreeSet<_> =
+        let not_found: BTreeSet<_> =
             outcomes.filter(|(_, outcome)| **outcome == Outcome::done()).map(|(uid, _)| uid).collect();
         applied.all_done()?;
-        self.mine.retain(|object| !gone.contains(&object.meta().uid));
-        Ok(self.mine)
+        self.owned.retain(|object| !not_found.contains(&object.meta().uid));
+        Ok(self.owned)
     }
 
     /// The adoptions and releases, to be carried out together with others before anything else.
@@ -69,21 +69,22 @@ pub(crate) fn claim_if<'a, O: Kind, T: Kind>(
     matches: impl Fn(&T) -> bool,
     candidates: impl Iterator<Item = &'a Arc<T>>,
 ) -> Claimed<T> {
-    let (us, leaving) = (owner.meta(), owner.meta().deletion_timestamp.is_some());
-    let mut claimed = Claimed { mine: Vec::new(), writes: Vec::new() };
+    let (owner_meta, is_terminating) = (owner.meta(), owner.meta().deletion_timestamp.is_some());
+    let mut claimed = Claimed { owned: Vec::new(), writes: Vec::new() };
     for object in candidates {
         let meta = object.meta();
         match meta.controller_ref() {
-            Some(manager) if manager.uid != us.uid => {}
-            Some(_) if matches(object) => claimed.mine.push(object.clone()),
+            Some(controller) if controller.uid != owner_meta.uid => {}
+            Some(_) if matches(object) => claimed.owned.push(object.clone()),
             // Whoever is being deleted changes nothing any more: the garbage collector has the word.
-            Some(_) if leaving => {}
+            Some(_) if is_terminating => {}
             Some(_) => claimed.writes.push(release(owner, finalizer, &**object)),
             None => {
-                let free = meta.deletion_timestamp.is_none() && meta.key.namespace == us.key.namespace;
-                if !leaving && free && matches(object) {
+                let can_be_adopted =
+                    meta.deletion_timestamp.is_none() && meta.key.namespace == owner_meta.key.namespace;
+                if !is_terminating && can_be_adopted && matches(object) {
                     claimed.writes.push(adopt(owner, finalizer, &**object));
-                    claimed.mine.push(object.clone());
+                    claimed.owned.push(object.clone());
                 }
             }
         }
@@ -105,8 +106,8 @@ fn adopt<O: Kind, T: Kind>(owner: &O, finalizer: Option<&'static str>, object: &
 }
 
 fn release<O: Kind, T: Kind>(owner: &O, finalizer: Option<&'static str>, object: &T) -> Write {
-    let us = &owner.meta().uid;
-    let mut body = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": us}]}});
+    let owner_meta = &owner.meta().uid;
+    let mut body = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": owner_meta}]}});
     if let Some(finalizer) = finalizer {
         body["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
     }

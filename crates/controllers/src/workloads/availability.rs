@@ -8,7 +8,7 @@ use keleustes_plan::Requeue;
 
 /// When to look again because a pod will have been ready for long enough; after the whole time if none
 /// says since when it is ready.
-pub(crate) fn next(pods: &[Arc<Pod>], min_ready_seconds: i32, now: Time) -> Requeue {
+pub(crate) fn requeue_when_available(pods: &[Arc<Pod>], min_ready_seconds: i32, now: Time) -> Requeue {
     if min_ready_seconds <= 0 {
         return Requeue::Forget;
     }

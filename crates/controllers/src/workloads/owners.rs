@@ -7,19 +7,19 @@ use std::sync::Arc;
 
 /// An index by manager: the uid of the owner that manages an object, or its namespace if none does.
 pub(crate) const fn by_controller_uid<T: Object>() -> Index<T> {
-    Index { name: "manager", values: manager_of }
+    Index { name: "manager", values: controller_uid_of }
 }
 
-fn manager_of<T: Object>(object: &T, emit: &mut dyn FnMut(InternedStr)) {
+fn controller_uid_of<T: Object>(object: &T, emit: &mut dyn FnMut(InternedStr)) {
     let meta = object.meta();
     match meta.controller_ref() {
         Some(owner) => emit(InternedStr::from(&*owner.uid.to_string())),
-        None => emit(orphans_of(&meta.key.namespace)),
+        None => emit(orphan_key(&meta.key.namespace)),
     }
 }
 
 /// No uid has a slash.
-fn orphans_of(namespace: &str) -> InternedStr {
+fn orphan_key(namespace: &str) -> InternedStr {
     InternedStr::from(&*format!("{namespace}/"))
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn orphans<'a, T: Object>(
     table: &'a Store<T>,
     namespace: &str,
 ) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
-    table.by_index(&by_controller_uid(), &orphans_of(namespace))
+    table.by_index(&by_controller_uid(), &orphan_key(namespace))
 }
 
 /// The object that a reference names, if it is of this kind and the same life. The group is not

@@ -21,19 +21,19 @@ pub(crate) struct Ranking<'a> {
 
 /// Sorts pods, the first to be deleted first.
 pub(crate) fn sort_for_deletion(pods: &mut [Arc<Pod>], ranking: &Ranking<'_>) {
-    let ready_times = Generations::of(pods, |pod| pod.ready_since());
-    let birth_times = Generations::of(pods, |pod| pod.meta.creation_timestamp);
+    let ready_times = SameTimePods::of(pods, |pod| pod.ready_since());
+    let creation_times = SameTimePods::of(pods, |pod| pod.meta.creation_timestamp);
     pods.sort_by_cached_key(|pod| {
-        let crowd = ranking.active_pods_per_node.get(&pod.node_name).copied().unwrap_or(0);
+        let pods_on_node = ranking.active_pods_per_node.get(&pod.node_name).copied().unwrap_or(0);
         let ready_age = pod.is_ready().then(|| ready_times.age(pod.ready_since(), ranking.now));
         let (restarts, sidecar_restarts) = pod.max_restarts();
         (
             (!pod.node_name.is_empty(), phase_rank(pod.phase), pod.is_ready()),
             if ranking.honor_deletion_cost { deletion_cost(pod) } else { 0 },
-            Reverse(crowd),
+            Reverse(pods_on_node),
             ready_age,
             (Reverse(restarts), Reverse(sidecar_restarts)),
-            birth_times.age(pod.meta.creation_timestamp, ranking.now),
+            creation_times.age(pod.meta.creation_timestamp, ranking.now),
             pod.meta.uid.clone(),
         )
     });
@@ -61,12 +61,12 @@ fn deletion_cost(pod: &Pod) -> i32 {
 /// Of two pods whose ages differ but are of the same magnitude the smaller uid decides; of two of exactly
 /// the same age it does not, other things do. To make one order of both rules, each generation is
 /// represented by its smallest uid.
-struct Generations(BTreeMap<Time, Uid>);
+struct SameTimePods(BTreeMap<Time, Uid>);
 
 /// An age to sort by: its magnitude, then its generation.
 type Age = (i64, Option<Uid>);
 
-impl Generations {
+impl SameTimePods {
     fn of(pods: &[Arc<Pod>], since: impl Fn(&Pod) -> Option<Time>) -> Self {
         let mut smallest: BTreeMap<Time, Uid> = BTreeMap::new();
         for pod in pods {
@@ -111,7 +111,7 @@ mod tests {
         })
     }
 
-    fn but(pointer: &str, value: impl Into<Value>) -> Value {
+    fn pod_with(pointer: &str, value: impl Into<Value>) -> Value {
         let (mut pod, (parent, field)) = (pod("b"), pointer.rsplit_once('/').unwrap());
         pod.pointer_mut(parent).unwrap()[field] = value.into();
         pod
@@ -126,12 +126,12 @@ mod tests {
 
     /// Checks that `b`, in spite of its larger uid, goes before a plain pod, in whatever order they come.
     #[track_caller]
-    fn goes_first(b: Value) {
-        before(b, pod("a"));
+    fn assert_deleted_first(b: Value) {
+        assert_deleted_before(b, pod("a"));
     }
 
     #[track_caller]
-    fn before(b: Value, a: Value) {
+    fn assert_deleted_before(b: Value, a: Value) {
         let active_pods_per_node =
             BTreeMap::from([(InternedStr::from("crowded"), 3), (InternedStr::from("n"), 2)]);
         assert_eq!(order([a.clone(), b.clone()], &active_pods_per_node), ["b", "a"]);
@@ -141,30 +141,30 @@ mod tests {
     /// Proves RS-45, RS-46, RS-47, INF-111, INF-112.
     #[test]
     fn those_that_do_the_least_go_first() {
-        goes_first(but("/spec/nodeName", ""));
+        assert_deleted_first(pod_with("/spec/nodeName", ""));
         for phase in ["Pending", "Unknown", "Running"] {
             // Not being bound weighs more than any phase.
             let mut a = pod("a");
             a["status"]["phase"] = json!("Pending");
-            let mut b = but("/spec/nodeName", "");
+            let mut b = pod_with("/spec/nodeName", "");
             b["status"]["phase"] = json!(phase);
-            before(b, a);
+            assert_deleted_before(b, a);
         }
-        goes_first(but("/status/phase", "Pending"));
-        goes_first(but("/status/phase", "Unknown"));
+        assert_deleted_first(pod_with("/status/phase", "Pending"));
+        assert_deleted_first(pod_with("/status/phase", "Unknown"));
         let mut unknown = pod("a");
         unknown["status"]["phase"] = json!("Unknown");
-        before(but("/status/phase", "Pending"), unknown.clone());
+        assert_deleted_before(pod_with("/status/phase", "Pending"), unknown.clone());
         // A phase nobody knows counts as pending.
-        before(but("/status/phase", ""), unknown);
-        goes_first(but("/status/conditions/0/status", "False"));
+        assert_deleted_before(pod_with("/status/phase", ""), unknown);
+        assert_deleted_first(pod_with("/status/conditions/0/status", "False"));
     }
 
     /// Proves RS-48, INF-114.
     #[test]
     fn of_those_the_cheapest_go_first() {
         let costing = |text: &str| {
-            but("/metadata/annotations", json!({"controller.kubernetes.io/pod-deletion-cost": text}))
+            pod_with("/metadata/annotations", json!({"controller.kubernetes.io/pod-deletion-cost": text}))
         };
         for (text, cost) in [
             ("-1", -1),
@@ -181,35 +181,35 @@ mod tests {
             let pod: Pod = serde_json::from_value(costing(text)).unwrap();
             assert_eq!(deletion_cost(&pod), cost, "{text}");
         }
-        goes_first(costing("-1"));
+        assert_deleted_first(costing("-1"));
         // Being unready weighs more.
-        let mut unready = but("/status/conditions/0/status", "False");
+        let mut unready = pod_with("/status/conditions/0/status", "False");
         unready["metadata"]["annotations"] = json!({"controller.kubernetes.io/pod-deletion-cost": "9"});
-        goes_first(unready);
+        assert_deleted_first(unready);
     }
 
     /// Proves RS-49.
     #[test]
     fn of_those_the_most_crowded_go_first() {
-        goes_first(but("/spec/nodeName", "crowded"));
+        assert_deleted_first(pod_with("/spec/nodeName", "crowded"));
     }
 
     /// Proves RS-51, RS-53, INF-115, INF-116.
     #[test]
     fn of_those_the_youngest_go_first_by_magnitude() {
         const READY: &str = "/status/conditions/0/lastTransitionTime";
-        goes_first(but(READY, "2027-01-15T07:00:00Z"));
-        goes_first(but(READY, Value::Null));
-        goes_first(but("/metadata/creationTimestamp", "2027-01-15T07:00:00Z"));
-        goes_first(but("/metadata/creationTimestamp", Value::Null));
+        assert_deleted_first(pod_with(READY, "2027-01-15T07:00:00Z"));
+        assert_deleted_first(pod_with(READY, Value::Null));
+        assert_deleted_first(pod_with("/metadata/creationTimestamp", "2027-01-15T07:00:00Z"));
+        assert_deleted_first(pod_with("/metadata/creationTimestamp", Value::Null));
         // What is not in the past is the youngest that has a time.
-        goes_first(but(READY, "2027-01-15T09:00:00Z"));
+        assert_deleted_first(pod_with(READY, "2027-01-15T09:00:00Z"));
         // Readiness weighs more than birth.
         let mut young = pod("a");
         young["metadata"]["creationTimestamp"] = json!("2027-01-15T07:00:00Z");
-        before(but(READY, "2027-01-15T07:00:00Z"), young);
+        assert_deleted_before(pod_with(READY, "2027-01-15T07:00:00Z"), young);
         // A day, and a minute less: of the same magnitude, so the uid decides.
-        let older = |at: &str| [pod("a"), but(READY, at)];
+        let older = |at: &str| [pod("a"), pod_with(READY, at)];
         assert_eq!(order(older("2027-01-14T08:01:00Z"), &BTreeMap::new()), ["a", "b"]);
         assert_eq!(order(older("2027-01-14T07:59:00Z"), &BTreeMap::new()), ["a", "b"]);
     }
@@ -220,10 +220,10 @@ mod tests {
         let restarts = |list: &str, name: &str, count: u32| {
             let mut status = pod("b")["status"].take();
             status[list] = json!([{"name": name, "restartCount": count}]);
-            but("/status", status)
+            pod_with("/status", status)
         };
-        goes_first(restarts("containerStatuses", "c", 3));
-        goes_first(restarts("initContainerStatuses", "s", 3));
+        assert_deleted_first(restarts("containerStatuses", "c", 3));
+        assert_deleted_first(restarts("initContainerStatuses", "s", 3));
         // Init containers that end do not count.
         assert_eq!(
             order([pod("a"), restarts("initContainerStatuses", "i", 3)], &BTreeMap::new()),
@@ -231,10 +231,10 @@ mod tests {
         );
         let mut regular = pod("a");
         regular["status"]["initContainerStatuses"] = json!([{"name": "s", "restartCount": 9}]);
-        before(restarts("containerStatuses", "c", 1), regular);
+        assert_deleted_before(restarts("containerStatuses", "c", 1), regular);
         // Restarts weigh more than birth.
         let mut young = pod("a");
         young["metadata"]["creationTimestamp"] = json!("2027-01-15T07:00:00Z");
-        before(restarts("containerStatuses", "c", 1), young);
+        assert_deleted_before(restarts("containerStatuses", "c", 1), young);
     }
 }

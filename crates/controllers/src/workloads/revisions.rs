@@ -11,7 +11,7 @@ use keleustes_plan::{PatchKind, Write};
 use serde_json::{Value, json};
 
 use super::owners::controller_ref;
-use super::templates::encode;
+use super::templates::safe_encode;
 
 /// The data of a revision: a patch that puts the whole template in place of another.
 pub(crate) struct RevisionData {
@@ -28,9 +28,9 @@ impl RevisionData {
 
     /// The data of a template, with numbers as they come out of 64-bit floats: the original sends those of
     /// StatefulSets through such.
-    pub(crate) fn rounded(template: &PodTemplate) -> Self {
+    pub(crate) fn with_float64_numbers(template: &PodTemplate) -> Self {
         let mut tree = Value::Object(template.json());
-        round(&mut tree);
+        round_to_float64(&mut tree);
         Self::from(tree)
     }
 
@@ -52,7 +52,7 @@ impl RevisionData {
     /// A short name, another one after each collision: the original's, digit by digit, so that both managers
     /// give equal templates equal names.
     pub(crate) fn hash(&self, collisions: i32) -> String {
-        encode(fnv1(self.text.bytes().chain(collisions.to_string().bytes())))
+        safe_encode(fnv1(self.text.bytes().chain(collisions.to_string().bytes())))
     }
 
     /// Creates a revision with this data and number, which its owner manages.
@@ -72,19 +72,19 @@ impl RevisionData {
     }
 }
 
-fn round(value: &mut Value) {
+fn round_to_float64(value: &mut Value) {
     /// Up to here all whole numbers are floats as well.
     const EXACT_MAX: u64 = 1 << 53;
     match value {
-        Value::Object(map) => map.values_mut().for_each(round),
-        Value::Array(list) => list.iter_mut().for_each(round),
+        Value::Object(map) => map.values_mut().for_each(round_to_float64),
+        Value::Array(list) => list.iter_mut().for_each(round_to_float64),
         Value::Number(number) => {
             let Some(exact) = number.as_i64().filter(|exact| exact.unsigned_abs() > EXACT_MAX) else {
                 return;
             };
             #[expect(clippy::cast_precision_loss, reason = "to lose what a float cannot hold is the point")]
-            let rounded = (exact as f64).to_string();
-            *value = serde_json::from_str(&rounded).unwrap_or(Value::Null);
+            let with_float64_numbers = (exact as f64).to_string();
+            *value = serde_json::from_str(&with_float64_numbers).unwrap_or(Value::Null);
         }
         _ => {}
     }
@@ -92,10 +92,10 @@ fn round(value: &mut Value) {
 
 /// Sorts history, the oldest first.
 pub(crate) fn sort_by_revision(revisions: &mut [Arc<ControllerRevision>]) {
-    revisions.sort_by(|one, other| place(one).cmp(&place(other)));
+    revisions.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
 }
 
-fn place(revision: &ControllerRevision) -> (i64, Option<Time>, &str) {
+fn sort_key(revision: &ControllerRevision) -> (i64, Option<Time>, &str) {
     (revision.revision, revision.meta.creation_timestamp, &revision.meta.key.name)
 }
 
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(now.text, D1);
         assert_eq!((now.hash(0), now.hash(1)), ("776999688b".to_owned(), "776999688c".to_owned()));
         let parsed = PodTemplate::parse(&template("")).unwrap();
-        assert_eq!(RevisionData::rounded(&parsed).text, D1);
+        assert_eq!(RevisionData::with_float64_numbers(&parsed).text, D1);
         assert_eq!(template_from_data(D1).unwrap().json(), parsed.json());
         assert!(template_from_data("{}").is_none() && template_from_data("[]").is_none());
         let before = data(&template(r#""creationTimestamp":null,"#));
@@ -207,7 +207,7 @@ mod tests {
             "9007199254740993 9223372036854775807 9007199254740992 -9007199254740993"
         );
         assert_eq!(
-            numbers(&RevisionData::rounded(&template)),
+            numbers(&RevisionData::with_float64_numbers(&template)),
             "9007199254740992 9223372036854776000 9007199254740992 -9007199254740992"
         );
     }

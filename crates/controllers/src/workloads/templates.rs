@@ -23,17 +23,18 @@ impl<'a> NormalizedTemplate<'a> {
     /// Whether pods of both templates would be the same. The label that tells templates apart does not count.
     pub(crate) fn semantically_equal(&self, other: &PodTemplate) -> bool {
         self.template == other
-            || *self.tree.get_or_init(|| meaning(self.template.json())) == meaning(other.json())
+            || *self.tree.get_or_init(|| normalized(self.template.json())) == normalized(other.json())
     }
 
     /// Whether pods of both templates would be the same once the server has filled in what they do not say.
     /// A template that was written down by an older server does not say all that it means by now.
     pub(crate) fn semantically_equal_with_defaults(&self, other: &PodTemplate) -> bool {
-        self.semantically_equal(other) || meaning(filled_in(self.template)) == meaning(filled_in(other))
+        self.semantically_equal(other)
+            || normalized(with_defaults(self.template)) == normalized(with_defaults(other))
     }
 }
 
-fn filled_in(template: &PodTemplate) -> Map<String, Value> {
+fn with_defaults(template: &PodTemplate) -> Map<String, Value> {
     let mut tree = Value::Object(template.json());
     defaults::template(&mut tree);
     match tree {
@@ -46,7 +47,7 @@ fn filled_in(template: &PodTemplate) -> Map<String, Value> {
 ///
 /// The server writes both templates that are ever compared, so quantities and times are spelled alike.
 /// An empty object stays: absent and empty are two things for some fields.
-fn meaning(mut tree: Map<String, Value>) -> Value {
+fn normalized(mut tree: Map<String, Value>) -> Value {
     drop_hash(&mut tree);
     if let Some(metadata) = tree.get_mut("metadata").and_then(Value::as_object_mut) {
         for map in ["labels", "annotations"] {
@@ -59,7 +60,7 @@ fn meaning(mut tree: Map<String, Value>) -> Value {
         }
     }
     let mut tree = Value::Object(tree);
-    drop_what_says_nothing(&mut tree);
+    drop_empty_values(&mut tree);
     tree
 }
 
@@ -77,14 +78,14 @@ fn drop_hash(tree: &mut Map<String, Value>) {
     }
 }
 
-fn drop_what_says_nothing(value: &mut Value) {
-    let says_nothing = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+fn drop_empty_values(value: &mut Value) {
+    let is_empty_value = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
     match value {
         Value::Object(map) => {
-            map.retain(|_, value| !says_nothing(value));
-            map.values_mut().for_each(drop_what_says_nothing);
+            map.retain(|_, value| !is_empty_value(value));
+            map.values_mut().for_each(drop_empty_values);
         }
-        Value::Array(list) => list.iter_mut().for_each(drop_what_says_nothing),
+        Value::Array(list) => list.iter_mut().for_each(drop_empty_values),
         _ => {}
     }
 }
@@ -95,7 +96,7 @@ fn drop_what_says_nothing(value: &mut Value) {
 pub(crate) fn pod_template_hash(template: &PodTemplate, collisions: Option<i32>) -> String {
     let tree = Value::Object(without_template_hash(template));
     let salt = collisions.map(|count| count.to_string()).unwrap_or_default();
-    encode(fnv1a(tree.to_string().bytes().chain(salt.bytes())))
+    safe_encode(fnv1a(tree.to_string().bytes().chain(salt.bytes())))
 }
 
 /// The 32-bit hash of Fowler, Noll and Vo that mixes before it multiplies.
@@ -104,7 +105,7 @@ pub(crate) fn fnv1a(bytes: impl Iterator<Item = u8>) -> u32 {
 }
 
 /// A number in letters and digits that can form no bad word.
-pub(crate) fn encode(hash: u32) -> String {
+pub(crate) fn safe_encode(hash: u32) -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     hash.to_string().bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect()
 }
@@ -151,7 +152,7 @@ mod tests {
                     "periodSeconds":10,"successThreshold":1,"failureThreshold":3}}],
                 "volumes":[{"name":"v","secret":{"secretName":"s","defaultMode":420}}]}}"#,
         );
-        let told = |container: &str| {
+        let stored = |container: &str| {
             let spec = format!(
                 r#"{{"containers":[{container}],"volumes":[{{"name":"v","secret":{{"secretName":"s"}}}}]}}"#
             );
@@ -160,19 +161,21 @@ mod tests {
             ))
         };
         let probe = r#""livenessProbe":{"httpGet":{"port":80}}"#;
-        let brief = told(&format!(
+        let brief = stored(&format!(
             r#"{{"name":"c","image":"i:1","ports":[{{"containerPort":80}}],{probe},"env":null}}"#
         ));
-        let meaning = NormalizedTemplate::of(&live);
-        assert!(meaning.semantically_equal_with_defaults(&brief) && !meaning.semantically_equal(&brief));
+        let normalized = NormalizedTemplate::of(&live);
+        assert!(
+            normalized.semantically_equal_with_defaults(&brief) && !normalized.semantically_equal(&brief)
+        );
         for other in [
-            told(&format!(r#"{{"name":"c","image":"i:2","ports":[{{"containerPort":80}}],{probe}}}"#)),
-            told(&format!(
+            stored(&format!(r#"{{"name":"c","image":"i:2","ports":[{{"containerPort":80}}],{probe}}}"#)),
+            stored(&format!(
                 r#"{{"name":"c","image":"i:1","imagePullPolicy":"Always","ports":[{{"containerPort":80}}],{probe}}}"#
             )),
-            told(r#"{"name":"c","image":"i:1","ports":[{"containerPort":80}]}"#),
+            stored(r#"{"name":"c","image":"i:1","ports":[{"containerPort":80}]}"#),
         ] {
-            assert!(!meaning.semantically_equal_with_defaults(&other), "{other:?}");
+            assert!(!normalized.semantically_equal_with_defaults(&other), "{other:?}");
         }
     }
 
@@ -187,6 +190,6 @@ mod tests {
         assert_ne!(pod_template_hash(&one, None), pod_template_hash(&template("{}"), None));
         assert!(pod_template_hash(&one, None).len() <= 10);
         // The encoding is the original's, letter by letter.
-        assert_eq!(encode(3_325_552_446), "776999688b");
+        assert_eq!(safe_encode(3_325_552_446), "776999688b");
     }
 }

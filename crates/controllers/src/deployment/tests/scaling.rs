@@ -2,29 +2,29 @@
 
 use super::*;
 
-fn sized_for(wanted: &str, set: Value) -> Value {
-    with_field(set, "/metadata/annotations/deployment.kubernetes.io~1desired-replicas", json!(wanted))
+fn sized_for(desired: &str, set: Value) -> Value {
+    with_field(set, "/metadata/annotations/deployment.kubernetes.io~1desired-replicas", json!(desired))
 }
 
 /// Proves DEP-44.
 #[test]
 fn a_replica_set_that_was_sized_for_another_number_tells_of_a_change() {
     // With a change no old one shrinks beyond its share; without one the rollout goes on.
-    let change = |set: Value| sizes(world(deployment(3), [set, new(2, 2)])) != sized(&[("old", 0)]);
+    let change = |set: Value| sizes(cluster(deployment(3), [set, new(2, 2)])) != sized(&[("old", 0)]);
     assert!(change(sized_for("4", old(2, 2))));
     for nothing in ["3", "", "x", "-1", "2147483648"] {
         assert!(!change(sized_for(nothing, old(2, 2))), "{nothing}");
     }
     assert!(
         !change(sized_for("4", old(0, 0)))
-            || sizes(world(deployment(3), [sized_for("4", old(0, 0)), new(2, 2)])) == sized(&[("new", 3)])
+            || sizes(cluster(deployment(3), [sized_for("4", old(0, 0)), new(2, 2)])) == sized(&[("new", 3)])
     );
 }
 
 /// Proves DEP-45, DEP-66, DEP-67.
 #[test]
 fn one_that_is_alone_follows_the_number() {
-    let five = |sets: &[Value]| world(deployment(5), sets.to_vec());
+    let five = |sets: &[Value]| cluster(deployment(5), sets.to_vec());
     assert_eq!(sizes(five(&[new(3, 3), old(0, 0)])), sized(&[("new", 5)]));
     check(
         five(&[new(3, 3)]),
@@ -41,7 +41,7 @@ fn one_that_is_alone_follows_the_number() {
     // An old one, though a new template waits: no ReplicaSet is made here.
     assert_eq!(sizes(five(&[old(3, 3)])), sized(&[("old", 5)]));
     // None is active: the newest, or else the youngest of the old ones. Only a pause leads here.
-    let held = |sets: &[Value]| sizes(world(paused(deployment(5)), sets.to_vec()));
+    let held = |sets: &[Value]| sizes(cluster(paused(deployment(5)), sets.to_vec()));
     assert_eq!(held(&[new(0, 0), old(0, 0)]), sized(&[("new", 5)]));
     assert_eq!(held(&[set("older", "v0", 0, 0), old(0, 0)]), sized(&[("old", 5)]));
     assert_eq!(held(&[]), sized(&[]));
@@ -53,7 +53,7 @@ fn a_newest_that_has_all_leaves_nothing_to_the_old_ones() {
     let full = |available: i32, desired: &str| {
         let sets =
             [sized_for(desired, new(3, available)), sized_for("9", old(2, 2)), set("older", "v0", 1, 1)];
-        sizes(world(deployment(3), sets))
+        sizes(cluster(deployment(3), sets))
     };
     assert_eq!(full(3, "3"), sized(&[("older", 0), ("old", 0)]));
     assert_ne!(full(2, "3"), sized(&[("older", 0), ("old", 0)]));
@@ -64,7 +64,7 @@ fn a_newest_that_has_all_leaves_nothing_to_the_old_ones() {
 /// Proves DEP-47, DEP-51, DEP-52.
 #[test]
 fn a_change_is_spread_over_all_of_a_rolling_update() {
-    let there = |strategy: fn(Value) -> Value| world(strategy(deployment(6)), [old(2, 2), new(2, 2)]);
+    let there = |strategy: fn(Value) -> Value| cluster(strategy(deployment(6)), [old(2, 2), new(2, 2)]);
     // Seven are allowed, four were: each gets its share, the newest what is left.
     assert_eq!(sizes(there(|same| same)), sized(&[("new", 4), ("old", 3)]));
     assert_eq!(sizes(there(recreating)), sized(&[]));
@@ -77,7 +77,7 @@ fn a_change_is_spread_over_all_of_a_rolling_update() {
          retry: refused\n",
     );
     // Sizes that fit stay, and what they were made for is brought up to date.
-    let fitting = || world(deployment(3), [sized_for("9", old(2, 2)), new(2, 2)]);
+    let fitting = || cluster(deployment(3), [sized_for("9", old(2, 2)), new(2, 2)]);
     assert_eq!(sizes(fitting()), sized(&[]));
     let patches = bodies(fitting(), "patch replicasets.apps ");
     let [(name, body)] = &patches[..] else { panic!("one patch") };
@@ -91,9 +91,9 @@ fn a_change_is_spread_over_all_of_a_rolling_update() {
 #[test]
 fn sizes_come_before_a_new_template() {
     // Both changed: the old one grows now, the new one is made in the next turn.
-    let both = turn(world(deployment(5), [old(3, 3)]));
+    let both = reconcile(cluster(deployment(5), [old(3, 3)]));
     assert!(both.contains("Scaled up replica set old from 3 to 5") && !both.contains("create"));
     // One that has the size but was made for another number keeps a rollout waiting, as in the original.
-    let stuck = turn(world(deployment(3), [sized_for("9", old(3, 3))]));
+    let stuck = reconcile(cluster(deployment(3), [sized_for("9", old(3, 3))]));
     assert!(!stuck.contains("replicasets"), "{stuck}");
 }

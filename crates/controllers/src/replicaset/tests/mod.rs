@@ -1,9 +1,9 @@
 //! What a turn does about a set and its pods, told step by step.
 
-mod claiming;
+mod adoption;
 mod scaling;
-mod telling;
-mod waking;
+mod status_updates;
+mod watch_events;
 
 use keleustes_objects::{ErrorReason, Key};
 use keleustes_plan::rehearsal::RehearsalCluster;
@@ -37,7 +37,7 @@ fn set(replicas: i32) -> Value {
 }
 
 /// The set, with a status that says that all these pods are there, ready and available.
-fn content(replicas: i32) -> Value {
+fn up_to_date(replicas: i32) -> Value {
     let mut set = set(replicas);
     for count in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
         set["status"][count] = json!(replicas);
@@ -71,32 +71,32 @@ fn owned_by(kind: &str, name: &str, uid: &str, mut object: Value) -> Value {
     object
 }
 
-fn world(set: Value) -> RehearsalCluster {
+fn cluster(set: Value) -> RehearsalCluster {
     RehearsalCluster::of(&the_loop()).with::<ReplicaSet>(set)
 }
 
-fn with_pods(world: RehearsalCluster, pods: impl IntoIterator<Item = Value>) -> RehearsalCluster {
-    pods.into_iter().fold(world, |world, pod| world.with::<Pod>(pod))
+fn with_pods(cluster: RehearsalCluster, pods: impl IntoIterator<Item = Value>) -> RehearsalCluster {
+    pods.into_iter().fold(cluster, |cluster, pod| cluster.with::<Pod>(pod))
 }
 
 /// What one turn does.
-fn turn(mut world: RehearsalCluster) -> String {
-    world.outline(&the_loop(), web())
+fn reconcile(mut cluster: RehearsalCluster) -> String {
+    cluster.outline(&the_loop(), web())
 }
 
 #[track_caller]
-fn check(world: RehearsalCluster, expected: &str) {
-    assert_eq!(turn(world), expected);
+fn check(cluster: RehearsalCluster, expected: &str) {
+    assert_eq!(reconcile(cluster), expected);
 }
 
 /// The body of the first write of a turn whose line begins so.
-fn body(mut world: RehearsalCluster, beginning: &str) -> Value {
-    world.bodies(&the_loop(), web(), beginning).remove(0).1
+fn body(mut cluster: RehearsalCluster, beginning: &str) -> Value {
+    cluster.bodies(&the_loop(), web(), beginning).remove(0).1
 }
 
 /// The status that a turn writes.
-fn status(world: RehearsalCluster) -> Value {
-    body(world, "put replicasets.apps/status")["status"].take()
+fn status(cluster: RehearsalCluster) -> Value {
+    body(cluster, "put replicasets.apps/status")["status"].take()
 }
 
 const ADOPT: &str = "because it matches the selector and nobody manages it";
@@ -139,7 +139,7 @@ fn claims_come_before_sizes_and_sizes_before_the_status() {
         with_field(orphan("y"), "/status/conditions/0/lastTransitionTime", json!("2027-01-15T07:59:58Z"));
     let waiting = with_field(set(1), "/spec/minReadySeconds", json!(5));
     let two = with_pods(
-        world(waiting.clone()),
+        cluster(waiting.clone()),
         [orphan("x"), with_field(young.clone(), "/status/phase", json!("Pending"))],
     );
     check(
@@ -154,7 +154,7 @@ fn claims_come_before_sizes_and_sizes_before_the_status() {
              requeue after 3s\n"
         ),
     );
-    let few = with_pods(world(with_field(waiting, "/spec/replicas", json!(3))), [orphan("x"), young]);
+    let few = with_pods(cluster(with_field(waiting, "/spec/replicas", json!(3))), [orphan("x"), young]);
     check(
         few,
         &format!("patch pods a/x {ADOPT}\npatch pods a/y {ADOPT}\n{CREATE}{STATUS}requeue after 3s\n"),
@@ -166,7 +166,7 @@ fn claims_come_before_sizes_and_sizes_before_the_status() {
 fn nothing_is_remembered_and_nothing_is_done_for_a_set_that_is_gone() {
     let mut gone = with_pods(RehearsalCluster::of(&the_loop()), [pod("x")]);
     assert_eq!(gone.reconcile(&the_loop(), web()), "");
-    let mut there = with_pods(world(set(2)), [pod("x")]);
+    let mut there = with_pods(cluster(set(2)), [pod("x")]);
     let first = there.reconcile(&the_loop(), web());
     // Another process, with the same caches.
     assert_eq!(there.reconcile(&the_loop(), web()), first);
@@ -177,6 +177,9 @@ fn nothing_is_remembered_and_nothing_is_done_for_a_set_that_is_gone() {
 fn a_set_whose_selector_makes_no_sense_is_left_alone() {
     let odd = json!({"matchExpressions": [{"key": "app", "operator": "Likes", "values": ["web"]}]});
     for selector in [odd, json!({}), Value::Null] {
-        check(with_pods(world(with_field(set(2), "/spec/selector", selector)), [pod("x"), orphan("y")]), "");
+        check(
+            with_pods(cluster(with_field(set(2), "/spec/selector", selector)), [pod("x"), orphan("y")]),
+            "",
+        );
     }
 }

@@ -5,14 +5,14 @@ use keleustes_plan::{Action, MetricType, Step};
 use super::*;
 
 /// Which pods a turn deletes, in order.
-fn deleted(world: RehearsalCluster) -> Vec<String> {
-    let transcript = turn(world);
+fn deleted(cluster: RehearsalCluster) -> Vec<String> {
+    let transcript = reconcile(cluster);
     let names = transcript.lines().filter_map(|line| line.strip_prefix("delete pods a/"));
     names.filter_map(|rest| rest.split(' ').next()).map(str::to_owned).collect()
 }
 
-fn created(world: RehearsalCluster) -> usize {
-    turn(world).lines().filter(|line| line.starts_with("create pods a/")).count()
+fn created(cluster: RehearsalCluster) -> usize {
+    reconcile(cluster).lines().filter(|line| line.starts_with("create pods a/")).count()
 }
 
 fn pods(count: usize) -> Vec<Value> {
@@ -26,19 +26,19 @@ fn on(node: &str, pod: Value) -> Value {
 /// Proves RS-38, RS-39, RS-86, RS-89.
 #[test]
 fn the_difference_is_made_up_for_five_hundred_at_a_time() {
-    assert_eq!(created(world(set(3))), 3);
-    assert_eq!(created(world(set(501))), 500);
-    check(with_pods(world(content(2)), pods(2)), "");
-    assert_eq!(deleted(with_pods(world(set(1)), pods(3))).len(), 2);
-    assert_eq!(deleted(with_pods(world(set(0)), pods(501))).len(), 500);
+    assert_eq!(created(cluster(set(3))), 3);
+    assert_eq!(created(cluster(set(501))), 500);
+    check(with_pods(cluster(up_to_date(2)), pods(2)), "");
+    assert_eq!(deleted(with_pods(cluster(set(1)), pods(3))).len(), 2);
+    assert_eq!(deleted(with_pods(cluster(set(0)), pods(501))).len(), 500);
     let ended = with_field(pod("ended"), "/status/phase", json!("Succeeded"));
-    assert_eq!(deleted(with_pods(world(set(0)), [pod("x"), ended])), ["x"]);
+    assert_eq!(deleted(with_pods(cluster(set(0)), [pod("x"), ended])), ["x"]);
 }
 
 /// Proves RS-40, RS-91.
 #[test]
 fn pods_are_made_slowly_at_first_so_that_a_common_mistake_costs_little() {
-    let full = |times| world(set(9)).failing_at("create", PODS, api_error(ErrorReason::Forbidden), times);
+    let full = |times| cluster(set(9)).failing_at("create", PODS, api_error(ErrorReason::Forbidden), times);
     const FAILED: &str = "create pods a/ because there are fewer pods than wanted FAILED: refused\n\
                           event Warning FailedCreate: Error creating: refused\n";
     check(full(None), &format!("{FAILED}{STATUS}retry: refused\n"));
@@ -51,35 +51,35 @@ fn pods_are_made_slowly_at_first_so_that_a_common_mistake_costs_little() {
 const PODS: &str = "/api/v1/namespaces/a/pods/";
 
 fn plan_of(set: Value, pods: &[Value]) -> keleustes_plan::Plan {
-    let facts = turn::Facts::<ReplicaSet> {
+    let inputs = reconcile::Inputs::<ReplicaSet> {
         set: serde_json::from_value(set).unwrap(),
         pods: pods.iter().map(|pod| serde_json::from_value(pod.clone()).unwrap()).collect(),
         terminating: 0,
         active_pods_per_node: std::collections::BTreeMap::new(),
         now: keleustes_objects::Time::from_unix_seconds(1_800_000_000),
     };
-    scale::plan(&facts, &ReplicaSetOptions::default())
+    scale::plan(&inputs, &ReplicaSetOptions::default())
 }
 
 /// Proves RS-42, RS-96.
 #[test]
 fn a_namespace_on_its_way_out_takes_nothing_in_and_that_is_fine() {
-    let world = with_pods(world(set(2)), [pod("x")]);
-    let world = world.failing_at("create", PODS, api_error(ErrorReason::NamespaceTerminating), None);
+    let cluster = with_pods(cluster(set(2)), [pod("x")]);
+    let cluster = cluster.failing_at("create", PODS, api_error(ErrorReason::NamespaceTerminating), None);
     const FINE: &str =
         "create pods a/ because there are fewer pods than wanted (refused, which is fine: refused)\n";
-    check(world, &format!("{FINE}{STATUS}"));
+    check(cluster, &format!("{FINE}{STATUS}"));
 }
 
 /// Proves RS-43, RS-72, RS-78, INF-94.
 #[test]
 fn pods_are_deleted_at_once_and_none_stops_another() {
-    let two = || with_pods(world(with_field(set(0), "/status/replicas", json!(2))), [pod("x"), pod("y")]);
+    let two = || with_pods(cluster(with_field(set(0), "/status/replicas", json!(2))), [pod("x"), pod("y")]);
     let refusing = |reason| two().failing::<Pod>("delete", &Key::namespaced("a", "x"), api_error(reason));
     const Y: &str = "delete pods a/y because there are more pods than wanted\n\
                      event Normal SuccessfulDelete: Deleted pod: y\n";
     for gone in [ErrorReason::NotFound, ErrorReason::Conflict] {
-        let transcript = turn(refusing(gone));
+        let transcript = reconcile(refusing(gone));
         assert!(transcript.contains(Y) && !transcript.contains("retry"), "{transcript}");
         assert!(!transcript.contains("Deleted pod: x") && !transcript.contains("Error"), "{transcript}");
     }
@@ -104,9 +104,9 @@ fn pods_are_deleted_at_once_and_none_stops_another() {
 fn who_deletes_all_does_not_choose() {
     let waiting = on("", with_field(pod("y"), "/status/phase", json!("Pending")));
     let both = || [pod("x"), waiting.clone()];
-    assert_eq!(deleted(with_pods(world(set(0)), both())), ["x", "y"]);
-    assert!(!turn(with_pods(world(set(0)), both())).contains("measure"));
-    assert_eq!(deleted(with_pods(world(set(1)), both())), ["y"]);
+    assert_eq!(deleted(with_pods(cluster(set(0)), both())), ["x", "y"]);
+    assert!(!reconcile(with_pods(cluster(set(0)), both())).contains("measure"));
+    assert_eq!(deleted(with_pods(cluster(set(1)), both())), ["y"]);
 }
 
 /// Proves RS-20, RS-49, RS-50, INF-113.
@@ -122,17 +122,21 @@ fn crowded_nodes_are_relieved_first() {
     };
     let pods = |o: Value, y: Value| [on("n", pod("x")), y, on("crowded", pod("z")), o, of_sibling("p")];
     let plain = || pods(of_sibling("o"), on("n", pod("y")));
-    let family = |sibling, pods| with_pods(world(managed(set(2))).with::<ReplicaSet>(sibling), pods);
-    assert_eq!(deleted(family(managed(sibling.clone()), plain())), ["z"]);
+    let related_replica_sets =
+        |sibling, pods| with_pods(cluster(managed(set(2))).with::<ReplicaSet>(sibling), pods);
+    assert_eq!(deleted(related_replica_sets(managed(sibling.clone()), plain())), ["z"]);
     // Also those on their way out count.
-    assert_eq!(deleted(family(terminating(managed(sibling.clone())), plain())), ["z"]);
+    assert_eq!(deleted(related_replica_sets(terminating(managed(sibling.clone())), plain())), ["z"]);
     // Those of another family do not, and then the node with two pods of the set is the fuller one.
-    assert_eq!(deleted(family(sibling.clone(), plain())), ["x"]);
+    assert_eq!(deleted(related_replica_sets(sibling.clone(), plain())), ["x"]);
     let ended = with_field(of_sibling("o"), "/status/phase", json!("Failed"));
-    assert_eq!(deleted(family(managed(sibling.clone()), pods(ended, on("n", pod("y"))))), ["x"]);
+    assert_eq!(
+        deleted(related_replica_sets(managed(sibling.clone()), pods(ended, on("n", pod("y"))))),
+        ["x"]
+    );
     // Without a manager all nodes are equal; here the uid decides.
     let first = with_field(on("lonely", pod("y")), "/metadata/uid", json!("t"));
-    let alone = with_pods(world(set(2)).with::<ReplicaSet>(sibling), pods(of_sibling("o"), first));
+    let alone = with_pods(cluster(set(2)).with::<ReplicaSet>(sibling), pods(of_sibling("o"), first));
     assert_eq!(deleted(alone), ["y"]);
 }
 
@@ -144,9 +148,9 @@ fn the_cost_of_a_deletion_counts_unless_it_is_switched_off() {
         "/metadata/annotations",
         json!({"controller.kubernetes.io/pod-deletion-cost": "-1"}),
     );
-    let mut there = with_pods(world(set(1)), [pod("x"), cheap]);
+    let mut there = with_pods(cluster(set(1)), [pod("x"), cheap]);
     assert_eq!(
-        deleted(with_pods(world(set(1)), [pod("x"), with_field(pod("y"), "/metadata/uid", json!("v"))])),
+        deleted(with_pods(cluster(set(1)), [pod("x"), with_field(pod("y"), "/metadata/uid", json!("v"))])),
         ["x"]
     );
     assert!(there.reconcile(&the_loop(), web()).contains("delete pods a/y"));
@@ -167,7 +171,7 @@ fn the_ages_of_deleted_pods_are_compared_with_the_youngest() {
         [young, unready, born("y", "2027-01-15T07:59:20Z"), born("z", "2027-01-15T07:58:21Z")]
     };
     let measured = |youngest: &str| {
-        let transcript = turn(with_pods(world(set(1)), ages(youngest)));
+        let transcript = reconcile(with_pods(cluster(set(1)), ages(youngest)));
         let lines = transcript.lines().filter_map(|line| line.strip_prefix("measure "));
         lines.map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
@@ -195,7 +199,7 @@ fn a_pod_is_made_from_the_template_and_nothing_of_it_is_lost() {
         "controller": true, "blockOwnerDeletion": true,
     });
     assert_eq!(
-        body(world(with_field(set(1), "/spec/template", template)), "create pods a/"),
+        body(cluster(with_field(set(1), "/spec/template", template)), "create pods a/"),
         json!({
             "metadata": {
                 "generateName": "web-", "ownerReferences": [owner],
@@ -222,7 +226,7 @@ fn names_of_pods_begin_with_that_of_the_set() {
 #[test]
 fn a_template_without_labels_makes_no_pods() {
     let bare = with_field(set(1), "/spec/template", json!({"spec": {}}));
-    check(world(bare.clone()), &format!("{STATUS}retry: unable to create pods, no labels\n"));
-    let condition = &status(world(bare))["conditions"][0];
+    check(cluster(bare.clone()), &format!("{STATUS}retry: unable to create pods, no labels\n"));
+    let condition = &status(cluster(bare))["conditions"][0];
     assert_eq!(condition["message"], "unable to create pods, no labels");
 }

@@ -24,7 +24,7 @@ fn old_but(replicas: i32, others: impl IntoIterator<Item = (usize, Value)>) -> V
 
 #[track_caller]
 fn check(set: Value, pods: Vec<Value>, expected: &[&str]) {
-    assert_eq!(moves(world(set, pods)), expected);
+    assert_eq!(pod_actions(cluster(set, pods)), expected);
 }
 
 /// Proves STS-71, STS-125.
@@ -72,7 +72,7 @@ fn in_parallel_those_that_serve_nobody_go_first() {
     // A new one that is not well takes room, and is not replaced.
     check(set(3, 1), old_but(3, [(2, unready(pod(2)))]), &[]);
     // One that was just made counts as missing, and so does one whose phase is odd but that is not ready.
-    assert_eq!(moves(world(set(3, 2), [old(0), old(1)])), ["create web-2", "delete web-1"]);
+    assert_eq!(pod_actions(cluster(set(3, 2), [old(0), old(1)])), ["create web-2", "delete web-1"]);
     check(set(3, 1), old_but(3, [(2, with_phase("Unknown", old(2)))]), &["delete web-2"]);
     let patient = with_field(set(3, 1), "/spec/minReadySeconds", json!(5));
     check(patient, old_but(3, [(0, recently_ready(old(0)))]), &["delete web-0"]);
@@ -92,20 +92,20 @@ fn nothing_is_replaced_before_all_numbers_are_in_order() {
 /// Proves STS-76, STS-107.
 #[test]
 fn each_that_goes_is_one_less_of_the_current_ones() {
-    let told = |pods: Vec<Value>| status(world(allowing(3, 2), pods))["currentReplicas"].clone();
-    assert_eq!(told(all_old(3)), 1);
+    let written = |pods: Vec<Value>| status(cluster(allowing(3, 2), pods))["currentReplicas"].clone();
+    assert_eq!(written(all_old(3)), 1);
     let third = || with_field(old(2), "/metadata/labels/controller-revision-hash", json!("web-0"));
-    assert_eq!(told(old_but(3, [(2, third())])), 0);
+    assert_eq!(written(old_but(3, [(2, third())])), 0);
     // Pods of neither revision may go, but there are never fewer than none.
     let strange =
         |number: i32| with_field(old(number), "/metadata/labels/controller-revision-hash", json!("web-0"));
     let deep = with_field(set(3), "/status/replicas", json!(9));
-    let none = status(world(deep, (0..3).map(strange).collect::<Vec<_>>()));
+    let none = status(cluster(deep, (0..3).map(strange).collect::<Vec<_>>()));
     assert_eq!(none["currentReplicas"], 0);
     // What was not deleted is still there.
-    let failing = world(allowing(3, 2), all_old(3));
+    let failing = cluster(allowing(3, 2), all_old(3));
     let failing = failing.failing::<Pod>("delete", &key("web-2"), api_error(ErrorReason::Forbidden));
-    assert_eq!(moves(world(allowing(3, 2), all_old(3))).len(), 2);
+    assert_eq!(pod_actions(cluster(allowing(3, 2), all_old(3))).len(), 2);
     let mut failing = failing;
     let transcript = failing.reconcile(&the_loop(), web());
     assert!(!transcript.contains("delete pods a/web-1"), "{transcript}");
@@ -117,17 +117,17 @@ fn each_that_goes_is_one_less_of_the_current_ones() {
 fn with_the_gate_off_one_goes_at_a_time() {
     let a_loop =
         loop_of(&StatefulSetOptions { honor_max_unavailable: false, ..StatefulSetOptions::default() });
-    let moves = |set: Value, pods: Vec<Value>| moves_by(&a_loop, world(set, pods));
-    assert_eq!(moves(allowing(4, 3), all_old(4)), ["delete web-3"]);
-    assert_eq!(moves(parallel(allowing(4, 3)), all_old(4)), ["delete web-3"]);
-    let in_parallel = |pods| moves(parallel(allowing(3, 3)), pods);
+    let pod_actions = |set: Value, pods: Vec<Value>| pod_actions_by(&a_loop, cluster(set, pods));
+    assert_eq!(pod_actions(allowing(4, 3), all_old(4)), ["delete web-3"]);
+    assert_eq!(pod_actions(parallel(allowing(4, 3)), all_old(4)), ["delete web-3"]);
+    let in_parallel = |pods| pod_actions(parallel(allowing(3, 3)), pods);
     assert!(in_parallel(old_but(3, [(2, unready(pod(2)))])).is_empty(), "one on the way is not well");
     assert!(in_parallel(old_but(3, [(2, terminating(old(2)))])).is_empty());
     assert_eq!(in_parallel(old_but(3, [(0, unready(old(0))), (2, pod(2))])), ["delete web-1"]);
     assert_eq!(in_parallel(old_but(3, [(2, unready(old(2)))])), ["delete web-2"]);
-    assert_eq!(moves(parted(set(3), 3), all_old(3)), Vec::<String>::new());
-    let mut world = world(allowing(4, 3), all_old(4));
-    assert!(!world.reconcile(&a_loop, web()).contains("measure"));
+    assert_eq!(pod_actions(parted(set(3), 3), all_old(3)), Vec::<String>::new());
+    let mut cluster = cluster(allowing(4, 3), all_old(4));
+    assert!(!cluster.reconcile(&a_loop, web()).contains("measure"));
 }
 
 /// Proves STS-105.
@@ -142,8 +142,8 @@ fn a_broken_pod_stays_until_somebody_deletes_it_but_not_in_parallel() {
             unready(pod(2)),
         ]
     };
-    assert!(moves(world(back.clone(), broken())).is_empty());
-    assert_eq!(moves(world(parallel(back), broken())), ["delete web-2"]);
+    assert!(pod_actions(cluster(back.clone(), broken())).is_empty());
+    assert_eq!(pod_actions(cluster(parallel(back), broken())), ["delete web-2"]);
 }
 
 /// Proves STS-106.
@@ -152,8 +152,9 @@ fn a_second_update_leaves_the_first_one_behind() {
     let third = with_field(set(3), "/spec/template", template("v3"));
     let third =
         with_field(with_field(third, "/metadata/generation", json!(3)), "/status/currentReplicas", json!(1));
-    let world = world(third, [old(0), pod(1), pod(2)]).with::<ControllerRevision>(revision("web-3", 3, "v3"));
-    let told = status(world);
-    assert_eq!((&told["currentRevision"], &told["updateRevision"]), (&json!("web-1"), &json!("web-3")));
-    assert_eq!((&told["currentReplicas"], &told["updatedReplicas"]), (&json!(0), &json!(0)));
+    let cluster =
+        cluster(third, [old(0), pod(1), pod(2)]).with::<ControllerRevision>(revision("web-3", 3, "v3"));
+    let written = status(cluster);
+    assert_eq!((&written["currentRevision"], &written["updateRevision"]), (&json!("web-1"), &json!("web-3")));
+    assert_eq!((&written["currentReplicas"], &written["updatedReplicas"]), (&json!(0), &json!(0)));
 }

@@ -11,7 +11,7 @@ use super::*;
 fn both() -> RehearsalCluster {
     let other =
         with_field(with_field(set(1), "/metadata/name", json!("other")), "/metadata/uid", json!("u-other"));
-    world(set(1), []).with::<StatefulSet>(with_field(
+    cluster(set(1), []).with::<StatefulSet>(with_field(
         other,
         "/spec/selector",
         json!({"matchLabels": {"app": "other"}}),
@@ -29,21 +29,21 @@ fn decoded<T: keleustes_objects::Kind>(json: Value) -> Arc<T> {
 
 /// What wakes when a pod changes from one state to another.
 fn between(before: Value, after: Value) -> Vec<String> {
-    let mut world = both();
-    world.put::<Pod>(&the_loop(), before);
-    world.put::<Pod>(&the_loop(), with_field(after, "/metadata/resourceVersion", json!("2")))
+    let mut cluster = both();
+    cluster.put::<Pod>(&the_loop(), before);
+    cluster.put::<Pod>(&the_loop(), with_field(after, "/metadata/resourceVersion", json!("2")))
 }
 
 /// Proves STS-4.
 #[test]
 fn every_change_of_a_set_wakes_it() {
-    let mut world = both();
+    let mut cluster = both();
     assert_eq!(
-        world.put::<StatefulSet>(&the_loop(), with_field(set(1), "/status/replicas", json!(4))),
+        cluster.put::<StatefulSet>(&the_loop(), with_field(set(1), "/status/replicas", json!(4))),
         ["a/web"]
     );
-    assert_eq!(world.enqueued_by(&the_loop(), Change::<StatefulSet>::resync(decoded(set(1)))), ["a/web"]);
-    assert_eq!(world.take::<StatefulSet>(&the_loop(), &web()), ["a/web"]);
+    assert_eq!(cluster.enqueued_by(&the_loop(), Change::<StatefulSet>::resync(decoded(set(1)))), ["a/web"]);
+    assert_eq!(cluster.take::<StatefulSet>(&the_loop(), &web()), ["a/web"]);
 }
 
 /// Proves STS-5.
@@ -59,7 +59,7 @@ fn a_pod_that_appears_wakes_its_set_or_all_that_may_adopt_it() {
     let of_kind = with_field(pod(0), "/metadata/ownerReferences/0/kind", json!("ReplicaSet"));
     assert_eq!(both().put::<Pod>(&the_loop(), of_kind), nobody);
     let all = with_field(set(1), "/spec/selector", json!({}));
-    assert_eq!(world(all, []).put::<Pod>(&the_loop(), orphan("x")), nobody);
+    assert_eq!(cluster(all, []).put::<Pod>(&the_loop(), orphan("x")), nobody);
 }
 
 /// Proves STS-6.
@@ -80,12 +80,12 @@ fn a_pod_that_changes_wakes_its_set_and_the_one_before() {
 #[test]
 fn a_pod_that_becomes_ready_wakes_its_set_again_when_it_is_available() {
     let delays = |seconds: i32| {
-        let world = world(with_field(set(1), "/spec/minReadySeconds", json!(seconds)), []);
-        let (mut pods, mut woken) = (Store::default(), Enqueue::default());
+        let cluster = cluster(with_field(set(1), "/spec/minReadySeconds", json!(seconds)), []);
+        let (mut pods, mut enqueued) = (Store::default(), Enqueue::default());
         pods.apply(decoded::<Pod>(unready(pod(0))));
         let change = pods.apply(decoded(with_field(pod(0), "/metadata/resourceVersion", json!("2"))));
-        wakes::pod_changed(&change, &world.view(), &mut woken);
-        woken.into_items().into_iter().map(|(_, delay)| delay).collect::<Vec<Duration>>()
+        enqueue::pod_changed(&change, &cluster.view(), &mut enqueued);
+        enqueued.into_items().into_iter().map(|(_, delay)| delay).collect::<Vec<Duration>>()
     };
     assert_eq!(delays(10), [Duration::ZERO, Duration::from_secs(10)]);
     assert_eq!(delays(0), [Duration::ZERO]);
@@ -94,7 +94,7 @@ fn a_pod_that_becomes_ready_wakes_its_set_again_when_it_is_available() {
 /// Proves STS-8.
 #[test]
 fn the_end_of_a_pod_wakes_its_set_and_that_of_an_orphan_nobody() {
-    let world = both();
-    assert_eq!(world.enqueued_by(&the_loop(), Change::<Pod>::deleted(decoded(pod(0)))), ["a/web"]);
-    assert!(world.enqueued_by(&the_loop(), Change::<Pod>::deleted(decoded(orphan("web-0")))).is_empty());
+    let cluster = both();
+    assert_eq!(cluster.enqueued_by(&the_loop(), Change::<Pod>::deleted(decoded(pod(0)))), ["a/web"]);
+    assert!(cluster.enqueued_by(&the_loop(), Change::<Pod>::deleted(decoded(orphan("web-0")))).is_empty());
 }

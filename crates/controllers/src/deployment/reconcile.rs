@@ -9,51 +9,51 @@ use keleustes_plan::{
     Requeue, View, Write,
 };
 
-use super::creation::Creation;
-use super::facts::{Facts, RECREATE, ROLLING_UPDATE, desired_when_sized};
+use super::creation::NewReplicaSet;
+use super::inputs::{Inputs, RECREATE, ROLLING_UPDATE, desired_annotation};
 use super::revisions::next_revision;
-use super::sizes::{Moves, old_pods_may_run, resized};
-use super::status::{Draft, is_complete};
+use super::sizes::{ReplicaSetChanges, old_pods_may_run, resized};
+use super::status::{StatusDraft, is_complete};
 use super::{DeploymentOptions, cleanup, rollback};
 use crate::workloads::templates::NormalizedTemplate;
 
 /// How soon to look again where pods matter and are not known yet.
-const PODS_WITHIN: Duration = Duration::from_millis(100);
+const POD_CACHE_POLL: Duration = Duration::from_millis(100);
 
 /// Works on Deployments.
-pub(super) struct Turns {
-    pub(super) settings: DeploymentOptions,
+pub(super) struct DeploymentReconciler {
+    pub(super) options: DeploymentOptions,
 }
 
 /// What a turn is for.
-enum Path {
+enum Operation {
     /// It is being deleted: only its status is kept.
-    Leaving,
+    Terminating,
     /// It is paused, or the wanted number has changed: sizes follow, no rollout.
     Scaling,
     /// It is to go back to a revision.
-    Back(i64),
+    Rollback(i64),
     /// All old pods go before new ones come.
     Recreating,
     /// Old and new pods change places step by step.
     Rolling,
 }
 
-impl Path {
-    fn of(facts: &Facts) -> Result<Self, ReconcileError> {
-        let strategy = facts.deployment.spec.strategy.r#type.as_str();
-        if facts.is_leaving() {
-            return Ok(Self::Leaving);
+impl Operation {
+    fn of(inputs: &Inputs) -> Result<Self, ReconcileError> {
+        let strategy = inputs.deployment.spec.strategy.r#type.as_str();
+        if inputs.is_terminating() {
+            return Ok(Self::Terminating);
         }
-        if facts.deployment.spec.paused {
+        if inputs.deployment.spec.paused {
             return Ok(Self::Scaling);
         }
-        if let Some(to) = rollback::wanted(facts) {
-            return Ok(Self::Back(to));
+        if let Some(to) = rollback::desired(inputs) {
+            return Ok(Self::Rollback(to));
         }
-        let active = facts.all().filter(|set| set.spec.replicas > 0);
-        let sized_for = |set: &Arc<ReplicaSet>| desired_when_sized(set);
-        if active.filter_map(sized_for).any(|desired| desired != facts.wanted()) {
+        let active = inputs.all().filter(|set| set.spec.replicas > 0);
+        let sized_for = |set: &Arc<ReplicaSet>| desired_annotation(set);
+        if active.filter_map(sized_for).any(|desired| desired != inputs.desired()) {
             return Ok(Self::Scaling);
         }
         match strategy {
@@ -64,11 +64,11 @@ impl Path {
     }
 
     /// Whether the ReplicaSet of the newest template is to be made if it is missing.
-    fn makes_newest(&self, facts: &Facts) -> bool {
+    fn creates_new_set(&self, inputs: &Inputs) -> bool {
         match self {
-            Self::Leaving | Self::Scaling => false,
-            Self::Back(_) | Self::Rolling => true,
-            Self::Recreating => facts.active_old().next().is_none() && !old_pods_may_run(facts),
+            Self::Terminating | Self::Scaling => false,
+            Self::Rollback(_) | Self::Rolling => true,
+            Self::Recreating => inputs.active_old().next().is_none() && !old_pods_may_run(inputs),
         }
     }
 
@@ -77,12 +77,12 @@ impl Path {
     }
 }
 
-impl Turns {
-    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        if let Some(plan) = cx.gather(|view| selecting_all(view, item)) {
+impl DeploymentReconciler {
+    async fn reconcile_key(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        if let Some(plan) = cx.gather(|view| selects_everything(view, item)) {
             return cx.apply(plan).await.all_done().map(|()| Requeue::Forget);
         }
-        let Some((deployment, claimed)) = cx.gather(|view| Facts::claim(view, item)) else {
+        let Some((deployment, claimed)) = cx.gather(|view| Inputs::claim(view, item)) else {
             return Ok(Requeue::Forget);
         };
         let sets = claimed.apply(cx).await?;
@@ -91,88 +91,88 @@ impl Turns {
             // as it was adopted.
             return Ok(Requeue::Forget);
         }
-        let mut facts = cx.gather(|view| Facts::gather(view, deployment, sets));
-        let path = Path::of(&facts)?;
-        let mut draft = Draft::of(&facts);
-        let mut moves = Moves::default();
-        if facts.newest.is_none() && path.makes_newest(&facts) {
-            match self.make_newest(cx, &facts, &mut draft).await? {
-                Some(made) => facts.newest = Some(made),
+        let mut inputs = cx.gather(|view| Inputs::gather(view, deployment, sets));
+        let operation = Operation::of(&inputs)?;
+        let mut draft = StatusDraft::of(&inputs);
+        let mut changes = ReplicaSetChanges::default();
+        if inputs.new_set.is_none() && operation.creates_new_set(&inputs) {
+            match self.create_new_set(cx, &inputs, &mut draft).await? {
+                Some(created) => inputs.new_set = Some(created),
                 None => return Ok(Requeue::Forget),
             }
-        } else if !moves.refresh_newest(&facts) {
-            draft.note_newest(&facts);
+        } else if !changes.refresh_new_set(&inputs) {
+            draft.note_found(&inputs);
         }
-        if let Path::Back(to) = path {
-            return cx.apply(rollback::plan(&facts, to)).await.all_done().map(|()| Requeue::Forget);
+        if let Operation::Rollback(to) = operation {
+            return cx.apply(rollback::plan(&inputs, to)).await.all_done().map(|()| Requeue::Forget);
         }
-        self.move_on(cx, &facts, &path, (moves, draft)).await
+        self.scale_and_update_status(cx, &inputs, &operation, (changes, draft)).await
     }
 
     /// Moves sizes a step, cleans up, and tells how things stand.
-    async fn move_on(
+    async fn scale_and_update_status(
         &self,
         cx: &mut Context<'_>,
-        facts: &Facts,
-        path: &Path,
-        (mut moves, mut draft): (Moves, Draft),
+        inputs: &Inputs,
+        operation: &Operation,
+        (mut changes, mut draft): (ReplicaSetChanges, StatusDraft),
     ) -> Result<Requeue, ReconcileError> {
-        match path {
-            Path::Scaling => moves.scale(facts),
-            Path::Recreating => moves.recreate(facts),
-            Path::Rolling => moves.roll(facts),
-            Path::Leaving | Path::Back(_) => {}
+        match operation {
+            Operation::Scaling => changes.scale(inputs),
+            Operation::Recreating => changes.recreate(inputs),
+            Operation::Rolling => changes.roll(inputs),
+            Operation::Terminating | Operation::Rollback(_) => {}
         }
-        let paused = facts.deployment.spec.paused && rollback::wanted(facts).is_none();
-        let settled = path.is_rollout()
-            && !moves.resize_any()
-            && is_complete(&facts.deployment, &facts.deployment.status);
-        let changed_anything = moves.resize_any();
+        let paused = inputs.deployment.spec.paused && rollback::desired(inputs).is_none();
+        let settled = operation.is_rollout()
+            && !changes.resizes_any()
+            && is_complete(&inputs.deployment, &inputs.deployment.status);
+        let changed_anything = changes.resizes_any();
         let mut plan = Plan::none();
-        moves.push_to(&mut plan, facts);
-        if settled || (paused && !facts.is_leaving()) {
-            cleanup::push_to(&mut plan, facts);
+        changes.push_to(&mut plan, inputs);
+        if settled || (paused && !inputs.is_terminating()) {
+            cleanup::push_to(&mut plan, inputs);
         }
-        draft.count(facts, self.settings.count_terminating_replicas);
-        if path.is_rollout() {
-            draft.judge_progress(facts);
+        draft.count(inputs, self.options.count_terminating_replicas);
+        if operation.is_rollout() {
+            draft.update_progressing(inputs);
         }
-        let again = draft.look_again_after(facts).filter(|_| path.is_rollout());
-        let telling = draft.telling(facts, changed_anything);
-        let write = draft.into_write(facts).map(|write| write.status_urgency(telling));
+        let requeue_after = draft.requeue_after(inputs).filter(|_| operation.is_rollout());
+        let status_urgency = draft.status_urgency(inputs, changed_anything);
+        let write = draft.into_write(inputs).map(|write| write.status_urgency(status_urgency));
         // A status that is written wakes this Deployment again; the deadline is looked at then.
-        let again = again.filter(|_| write.is_none());
+        let requeue_after = requeue_after.filter(|_| write.is_none());
         write.into_iter().for_each(|write| plan.push(write));
         cx.apply(plan).await.all_done()?;
-        let again = if facts.waits_for_pods { Some(PODS_WITHIN) } else { again };
-        Ok(again.map_or(Requeue::Forget, Requeue::After))
+        let requeue_after = if inputs.needs_pod_cache { Some(POD_CACHE_POLL) } else { requeue_after };
+        Ok(requeue_after.map_or(Requeue::Forget, Requeue::After))
     }
 
     /// Makes the ReplicaSet of the Deployment's template. Nothing if there is no point in going on.
-    async fn make_newest(
+    async fn create_new_set(
         &self,
         cx: &mut Context<'_>,
-        facts: &Facts,
-        draft: &mut Draft,
+        inputs: &Inputs,
+        draft: &mut StatusDraft,
     ) -> Result<Option<Arc<ReplicaSet>>, ReconcileError> {
-        let creation = Creation::of(facts);
+        let creation = NewReplicaSet::of(inputs);
         let name = &creation.key.name;
-        let mut applied = cx.apply(Plan::of(announced(facts, &creation))).await;
+        let mut applied = cx.apply(Plan::of(creation_with_event(inputs, &creation))).await;
         match applied.outcomes.pop() {
             Some(Outcome::Done { resource_version: version, uid, .. }) => {
-                draft.note_creation(facts, name, next_revision(facts));
-                Ok(as_made(&creation, version, uid))
+                draft.note_creation(inputs, name, next_revision(inputs));
+                Ok(created_set(&creation, version, uid))
             }
             Some(Outcome::Failed(failure)) if failure.reason == ErrorReason::NamespaceTerminating => Ok(None),
             Some(Outcome::Failed(failure)) if failure.reason == ErrorReason::AlreadyExists => {
-                self.resolve_collision(cx, facts, &creation, &failure).await
+                self.resolve_collision(cx, inputs, &creation, &failure).await
             }
             Some(Outcome::Failed(failure)) => {
                 let message = format!("Failed to create new replica set \"{name}\": {}", failure.message);
-                let mut draft = Draft::of(facts);
-                draft.note_failed_creation(facts, &message);
-                let told: Plan = draft.into_write(facts).map_or_else(Plan::none, Plan::of);
-                cx.apply(told).await;
+                let mut draft = StatusDraft::of(inputs);
+                draft.note_failed_creation(inputs, &message);
+                let status_plan: Plan = draft.into_write(inputs).map_or_else(Plan::none, Plan::of);
+                cx.apply(status_plan).await;
                 Err(ReconcileError::from_api_error(&failure, message))
             }
             _ => Err(applied.error.unwrap_or_else(|| ReconcileError::because("the ReplicaSet was not made"))),
@@ -184,18 +184,19 @@ impl Turns {
     async fn resolve_collision(
         &self,
         cx: &mut Context<'_>,
-        facts: &Facts,
-        creation: &Creation,
+        inputs: &Inputs,
+        creation: &NewReplicaSet,
         failure: &ApiError,
     ) -> Result<Option<Arc<ReplicaSet>>, ReconcileError> {
-        let deployment = &facts.deployment;
-        let Some(there) = cx.fetch::<ReplicaSet>(&creation.key).await? else {
+        let deployment = &inputs.deployment;
+        let Some(existing) = cx.fetch::<ReplicaSet>(&creation.key).await? else {
             return Err(ReconcileError::because(format!("{}: and is gone again", failure.message)));
         };
-        let ours = there.meta.controller_ref().is_some_and(|owner| owner.uid == deployment.meta.uid);
-        if ours && NormalizedTemplate::of(&deployment.spec.template).semantically_equal(&there.spec.template)
+        let ours = existing.meta.controller_ref().is_some_and(|owner| owner.uid == deployment.meta.uid);
+        if ours
+            && NormalizedTemplate::of(&deployment.spec.template).semantically_equal(&existing.spec.template)
         {
-            return Ok(Some(Arc::new(there)));
+            return Ok(Some(Arc::new(existing)));
         }
         let mut status = deployment.status.clone();
         status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
@@ -206,12 +207,12 @@ impl Turns {
 }
 
 /// The creation, with what people are told of it.
-fn announced(facts: &Facts, creation: &Creation) -> Write {
+fn creation_with_event(inputs: &Inputs, creation: &NewReplicaSet) -> Write {
     let (replicas, name) = (creation.replicas, creation.key.name.clone());
-    let made = resized(facts, &name, 0, replicas);
-    let involved = InvolvedObject::of(&*facts.deployment);
+    let created = resized(inputs, &name, 0, replicas);
+    let involved = InvolvedObject::of(&*inputs.deployment);
     creation.write().record_on_outcome(move |outcome| match outcome {
-        Outcome::Done { .. } if replicas > 0 => Some(made.clone()),
+        Outcome::Done { .. } if replicas > 0 => Some(created.clone()),
         Outcome::Failed(failure)
             if !matches!(failure.reason, ErrorReason::AlreadyExists | ErrorReason::NamespaceTerminating) =>
         {
@@ -223,15 +224,15 @@ fn announced(facts: &Facts, creation: &Creation) -> Write {
 }
 
 /// The ReplicaSet as the cache will show it.
-fn as_made(creation: &Creation, version: ResourceVersion, uid: Uid) -> Option<Arc<ReplicaSet>> {
-    let mut made: ReplicaSet = serde_json::from_value(creation.body.clone()).ok()?;
-    made.meta.resource_version = version;
-    made.meta.uid = uid;
-    Some(Arc::new(made))
+fn created_set(creation: &NewReplicaSet, version: ResourceVersion, uid: Uid) -> Option<Arc<ReplicaSet>> {
+    let mut created: ReplicaSet = serde_json::from_value(creation.body.clone()).ok()?;
+    created.meta.resource_version = version;
+    created.meta.uid = uid;
+    Some(Arc::new(created))
 }
 
 /// A Deployment that selects everything would take all ReplicaSets of its namespace; it is told so.
-fn selecting_all(view: &View<'_>, item: &Item) -> Option<Plan> {
+fn selects_everything(view: &View<'_>, item: &Item) -> Option<Plan> {
     let deployment: &Arc<Deployment> = view.get::<Deployment>(item)?;
     deployment.spec.selector.as_ref().filter(|selector| selector.is_empty())?;
     let mut plan = Plan::none();
@@ -249,12 +250,12 @@ fn selecting_all(view: &View<'_>, item: &Item) -> Option<Plan> {
     Some(plan)
 }
 
-impl Reconciler for Turns {
+impl Reconciler for DeploymentReconciler {
     fn reconcile<'a>(
         &'a self,
         cx: &'a mut Context<'_>,
         item: &'a Item,
     ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.turn(cx, item))
+        Box::pin(self.reconcile_key(cx, item))
     }
 }

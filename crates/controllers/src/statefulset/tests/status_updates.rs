@@ -25,8 +25,8 @@ fn pods_are_counted_by_what_they_are() {
     ];
     let patient = parallel(with_field(set(8), "/spec/minReadySeconds", json!(5)));
     let patient = with_field(patient, "/spec/updateStrategy", json!({"type": "OnDelete"}));
-    let told = status(world(patient, pods));
-    let count = |name: &str| told[name].as_i64().unwrap();
+    let written = status(cluster(patient, pods));
+    let count = |name: &str| written[name].as_i64().unwrap();
     assert_eq!(count("replicas"), 8);
     assert_eq!(count("readyReplicas"), 5, "0, 1, 2, 5 and 9");
     assert_eq!(count("availableReplicas"), 4, "but 5 is young");
@@ -34,9 +34,9 @@ fn pods_are_counted_by_what_they_are() {
     assert_eq!(count("updatedReplicas"), 4, "0, 4, 5 and 6");
     // Those made in the same turn do not count, and of one revision all are both.
     let one = with_field(set(2), "/status/currentRevision", json!("web-2"));
-    let told = status(world(one, [pod(0)]));
+    let written = status(cluster(one, [pod(0)]));
     assert_eq!(
-        (&told["replicas"], &told["currentReplicas"], &told["updatedReplicas"]),
+        (&written["replicas"], &written["currentReplicas"], &written["updatedReplicas"]),
         (&json!(1), &json!(1), &json!(1))
     );
 }
@@ -48,9 +48,9 @@ fn the_rest_of_the_status_is_carried_over() {
     before["status"]["collisionCount"] = json!(3);
     before["status"]["conditions"] = json!([{"type": "Odd", "status": "True"}]);
     before["status"]["future"] = json!({"a": 1});
-    let told = status(world(before, [old(0)]));
+    let written = status(cluster(before, [old(0)]));
     assert_eq!(
-        told,
+        written,
         json!({
             "observedGeneration": 4, "replicas": 1, "readyReplicas": 1, "availableReplicas": 1,
             "currentReplicas": 0, "updatedReplicas": 0, "currentRevision": "web-1", "updateRevision": "web-2",
@@ -58,29 +58,29 @@ fn the_rest_of_the_status_is_carried_over() {
         })
     );
     let uncounted = with_field(set(1), "/status/collisionCount", Value::Null);
-    assert_eq!(status(world(uncounted, [pod(0)]))["collisionCount"], 0);
+    assert_eq!(status(cluster(uncounted, [pod(0)]))["collisionCount"], 0);
 }
 
 /// Proves STS-89.
 #[test]
 fn only_news_are_told() {
-    let tells = |set: Value, pods: Vec<Value>| turn(world(set, pods)).contains(STATUS);
-    assert!(!tells(content(2), vec![pod(0), pod(1)]));
-    assert!(tells(with_field(content(2), "/metadata/generation", json!(3)), vec![pod(0), pod(1)]));
+    let tells = |set: Value, pods: Vec<Value>| reconcile(cluster(set, pods)).contains(STATUS);
+    assert!(!tells(up_to_date(2), vec![pod(0), pod(1)]));
+    assert!(tells(with_field(up_to_date(2), "/metadata/generation", json!(3)), vec![pod(0), pod(1)]));
     for count in ["replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"] {
         assert!(
-            tells(with_field(content(2), &format!("/status/{count}"), json!(9)), vec![pod(0), pod(1)]),
+            tells(with_field(up_to_date(2), &format!("/status/{count}"), json!(9)), vec![pod(0), pod(1)]),
             "{count}"
         );
     }
     for revision in ["currentRevision", "updateRevision"] {
         assert!(tells(
-            with_field(content(2), &format!("/status/{revision}"), json!("x")),
+            with_field(up_to_date(2), &format!("/status/{revision}"), json!("x")),
             vec![pod(0), pod(1)]
         ));
     }
     // That a name was taken is no news by itself.
-    let uncounted = with_field(content(2), "/status/collisionCount", Value::Null);
+    let uncounted = with_field(up_to_date(2), "/status/collisionCount", Value::Null);
     assert!(!tells(uncounted, vec![pod(0), pod(1)]));
 }
 
@@ -88,9 +88,9 @@ fn only_news_are_told() {
 #[test]
 fn a_status_is_put_again_after_a_conflict() {
     let set: StatefulSet = serde_json::from_value(set(1)).unwrap();
-    let facts = bounds::facts(set, &[Some(pod(0))]);
+    let inputs = max_unavailable::inputs(set, &[Some(pod(0))]);
     let plan =
-        status::plan(&facts, &keleustes_objects::StatefulSetStatus::default(), StatusUrgency::Immediate);
+        status::plan(&inputs, &keleustes_objects::StatefulSetStatus::default(), StatusUrgency::Immediate);
     let [keleustes_plan::Step::One(write)] = plan.steps() else { panic!("one write") };
     let keleustes_plan::Action::Put { conflict_tries, .. } = &write.action else { panic!("a put") };
     assert_eq!(*conflict_tries, 5);
@@ -100,41 +100,44 @@ fn a_status_is_put_again_after_a_conflict() {
 #[test]
 fn it_is_looked_at_again_when_a_pod_will_be_available() {
     let patient = || with_field(parallel(set(2)), "/spec/minReadySeconds", json!(5));
-    let last = |world: RehearsalCluster| turn(world).lines().last().unwrap_or_default().to_owned();
-    assert_eq!(last(world(patient(), [recently_ready(pod(0)), pod(1)])), "requeue after 2s");
+    let last = |cluster: RehearsalCluster| reconcile(cluster).lines().last().unwrap_or_default().to_owned();
+    assert_eq!(last(cluster(patient(), [recently_ready(pod(0)), pod(1)])), "requeue after 2s");
     // By this process's clock: a kubelet that is ahead makes it take longer.
     let ahead = with_field(pod(0), "/status/conditions/0/lastTransitionTime", json!("2027-01-15T08:01:00Z"));
-    assert_eq!(last(world(patient(), [ahead, pod(1)])), "requeue after 65s");
+    assert_eq!(last(cluster(patient(), [ahead, pod(1)])), "requeue after 65s");
     let silent = with_field(pod(0), "/status/conditions/0/lastTransitionTime", Value::Null);
-    assert_eq!(last(world(patient(), [silent, pod(1)])), "requeue after 5s");
+    assert_eq!(last(cluster(patient(), [silent, pod(1)])), "requeue after 5s");
     let later =
-        world(patient(), [recently_ready(pod(0)), pod(1)]).with_clock_advanced(Duration::from_secs(2));
+        cluster(patient(), [recently_ready(pod(0)), pod(1)]).with_clock_advanced(Duration::from_secs(2));
     assert!(!last(later).starts_with("revisit"));
-    assert!(!last(world(parallel(set(2)), [recently_ready(pod(0)), pod(1)])).starts_with("revisit"));
-    assert!(!last(world(patient(), [unready(pod(0)), pod(1)])).starts_with("revisit"));
+    assert!(!last(cluster(parallel(set(2)), [recently_ready(pod(0)), pod(1)])).starts_with("revisit"));
+    assert!(!last(cluster(patient(), [unready(pod(0)), pod(1)])).starts_with("revisit"));
 }
 
 /// Proves STS-92, STS-103, STS-104.
 #[test]
 fn what_may_be_missing_and_what_is_can_be_measured() {
     let lines = |set: Value, pods: Vec<Value>| {
-        let transcript = turn(world(set, pods));
+        let transcript = reconcile(cluster(set, pods));
         let measured =
             transcript.lines().filter_map(|line| line.strip_prefix("measure statefulset_controller_"));
         measured.map(str::to_owned).collect::<Vec<_>>()
     };
     let max = "statefulset_max_unavailable{a,web,OrderedReady} 1";
     assert_eq!(
-        lines(content(1), vec![pod(0)]),
+        lines(up_to_date(1), vec![pod(0)]),
         ["statefulset_unavailable_replicas{a,web,OrderedReady} 0", max]
     );
     // Pods are not replaced: it is not said how many are missing.
-    assert_eq!(lines(content(1), vec![unready(pod(0))]), [max]);
-    assert_eq!(lines(terminating(content(1)), vec![pod(0)]), [max]);
-    let by_hand = with_field(content(1), "/spec/updateStrategy", json!({"type": "OnDelete"}));
+    assert_eq!(lines(up_to_date(1), vec![unready(pod(0))]), [max]);
+    assert_eq!(lines(terminating(up_to_date(1)), vec![pod(0)]), [max]);
+    let by_hand = with_field(up_to_date(1), "/spec/updateStrategy", json!({"type": "OnDelete"}));
     assert_eq!(lines(by_hand, vec![pod(0)]), [max]);
-    let most =
-        with_field(parallel(content(4)), "/spec/updateStrategy/rollingUpdate/maxUnavailable", json!("50%"));
+    let most = with_field(
+        parallel(up_to_date(4)),
+        "/spec/updateStrategy/rollingUpdate/maxUnavailable",
+        json!("50%"),
+    );
     assert_eq!(
         lines(most, vec![pod(0), unready(pod(1)), pod(2), terminating(pod(3))]),
         [
@@ -147,39 +150,54 @@ fn what_may_be_missing_and_what_is_can_be_measured() {
 /// Proves STS-93, STS-108.
 #[test]
 fn once_all_are_new_the_wanted_revision_is_the_current_one() {
-    let told = status(world(set(2), [pod(0), pod(1)]));
-    assert_eq!((&told["currentRevision"], &told["currentReplicas"]), (&json!("web-2"), &json!(2)));
+    let written = status(cluster(set(2), [pod(0), pod(1)]));
+    assert_eq!((&written["currentRevision"], &written["currentReplicas"]), (&json!("web-2"), &json!(2)));
     for not_yet in
         [vec![pod(0)], vec![pod(0), unready(pod(1))], vec![pod(0), old(1)], vec![pod(0), pod(1), old(2)]]
     {
-        assert_eq!(status(world(set(2), not_yet))["currentRevision"], "web-1");
+        assert_eq!(status(cluster(set(2), not_yet))["currentRevision"], "web-1");
     }
     // Whether they are available does not matter, and neither does the strategy.
     let patient = with_field(set(1), "/spec/minReadySeconds", json!(60));
     let by_hand = with_field(patient, "/spec/updateStrategy", json!({"type": "OnDelete"}));
-    assert_eq!(status(world(by_hand, [recently_ready(pod(0))]))["currentRevision"], "web-2");
-    let none = status(world(set(0), []));
+    assert_eq!(status(cluster(by_hand, [recently_ready(pod(0))]))["currentRevision"], "web-2");
+    let none = status(cluster(set(0), []));
     assert_eq!((&none["currentRevision"], &none["replicas"]), (&json!("web-2"), &json!(0)));
 }
 
 #[test]
 fn wishes_seen_and_fulfilled_must_be_known_at_once() {
-    let telling = |set: Value, change: fn(&mut keleustes_objects::StatefulSetStatus)| {
+    let status_urgency = |set: Value, change: fn(&mut keleustes_objects::StatefulSetStatus)| {
         let set: StatefulSet = serde_json::from_value(set).unwrap();
-        let mut said = set.status.clone();
-        change(&mut said);
-        status::telling(&bounds::facts(set, &[]), &said)
+        let mut new_status = set.status.clone();
+        change(&mut new_status);
+        status::status_urgency(&max_unavailable::inputs(set, &[]), &new_status)
     };
-    let short = || {
+    let revision_hash = || {
         with_field(
-            with_field(content(3), "/status/availableReplicas", json!(1)),
+            with_field(up_to_date(3), "/status/availableReplicas", json!(1)),
             "/status/readyReplicas",
             json!(1),
         )
     };
-    assert_eq!(telling(short(), |said| said.available_replicas = 2), StatusUrgency::Coalesce);
-    assert_eq!(telling(short(), |said| said.available_replicas = 3), StatusUrgency::Immediate);
-    assert_eq!(telling(content(3), |said| said.available_replicas = 2), StatusUrgency::Coalesce);
-    assert_eq!(telling(content(3), |said| said.observed_generation = 9), StatusUrgency::Immediate);
-    assert_eq!(telling(content(3), |said| said.current_revision = "web-9".into()), StatusUrgency::Immediate);
+    assert_eq!(
+        status_urgency(revision_hash(), |new_status| new_status.available_replicas = 2),
+        StatusUrgency::Coalesce
+    );
+    assert_eq!(
+        status_urgency(revision_hash(), |new_status| new_status.available_replicas = 3),
+        StatusUrgency::Immediate
+    );
+    assert_eq!(
+        status_urgency(up_to_date(3), |new_status| new_status.available_replicas = 2),
+        StatusUrgency::Coalesce
+    );
+    assert_eq!(
+        status_urgency(up_to_date(3), |new_status| new_status.observed_generation = 9),
+        StatusUrgency::Immediate
+    );
+    assert_eq!(
+        status_urgency(up_to_date(3), |new_status| new_status.current_revision = "web-9".into()),
+        StatusUrgency::Immediate
+    );
 }

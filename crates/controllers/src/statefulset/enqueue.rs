@@ -7,7 +7,7 @@ use keleustes_plan::{Change, Enqueue, View};
 
 use crate::workloads::enqueue::{enqueue_owners, enqueue_when_available};
 
-pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
-    enqueue_owners::<StatefulSet, Pod>(change, view, wakes);
-    enqueue_when_available::<StatefulSet>(change, Duration::ZERO, view, wakes);
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Enqueue) {
+    enqueue_owners::<StatefulSet, Pod>(change, view, enqueue);
+    enqueue_when_available::<StatefulSet>(change, Duration::ZERO, view, enqueue);
 }

@@ -13,7 +13,7 @@ use crate::workloads::adoption::{Claimed, claim, claim_if};
 use crate::workloads::owners::{controlled_by, orphans};
 use crate::workloads::revisions::sort_by_revision;
 
-pub(super) struct Facts {
+pub(super) struct Inputs {
     pub(super) set: Arc<StatefulSet>,
     /// Its pods in range, by number.
     pub(super) replicas: BTreeMap<i32, Option<Arc<Pod>>>,
@@ -49,7 +49,7 @@ fn ordinal(set: &str, pod: &str) -> Option<i32> {
 }
 
 /// The numbers that a set is to have pods of.
-fn numbers(set: &StatefulSet) -> std::ops::Range<i32> {
+fn ordinals(set: &StatefulSet) -> std::ops::Range<i32> {
     let start = set.spec.ordinals.start;
     start..start.saturating_add(set.spec.replicas)
 }
@@ -69,7 +69,7 @@ impl Gathered {
             |pod: &Pod| matcher.matches(&pod.meta.labels) && digits(name, &pod.meta.key.name).is_some();
         let candidates = controlled_by(table, uid).chain(orphans(table, namespace));
         let pods = claim_if(&*set, None, ours, candidates);
-        let claims = find_claims(view, &set, &pods.mine);
+        let claims = find_claims(view, &set, &pods.owned);
         Some(Self { pods, revisions, claims, now: view.now().wall, set })
     }
 
@@ -77,22 +77,22 @@ impl Gathered {
     ///
     /// # Errors
     /// If one of them fails; then nothing is decided on top of it.
-    pub(super) async fn settle(self, cx: &mut Context<'_>) -> Result<Facts, ReconcileError> {
+    pub(super) async fn settle(self, cx: &mut Context<'_>) -> Result<Inputs, ReconcileError> {
         let mut revisions = self.revisions.apply(cx).await?;
         sort_by_revision(&mut revisions);
         let pods = self.pods.apply(cx).await?;
-        let mut replicas: BTreeMap<_, _> = numbers(&self.set).map(|number| (number, None)).collect();
+        let mut replicas: BTreeMap<_, _> = ordinals(&self.set).map(|ordinal| (ordinal, None)).collect();
         let mut condemned = Vec::new();
         for pod in &pods {
-            let Some(number) = ordinal(&self.set.meta.key.name, &pod.meta.key.name) else { continue };
-            match replicas.get_mut(&number) {
+            let Some(ordinal) = ordinal(&self.set.meta.key.name, &pod.meta.key.name) else { continue };
+            match replicas.get_mut(&ordinal) {
                 Some(slot) => *slot = Some(pod.clone()),
-                None => condemned.push((number, pod.clone())),
+                None => condemned.push((ordinal, pod.clone())),
             }
         }
-        condemned.sort_by_key(|(number, _)| *number);
+        condemned.sort_by_key(|(ordinal, _)| *ordinal);
         let Self { set, claims, now, .. } = self;
-        Ok(Facts { set, replicas, condemned, pods, revisions, claims, now })
+        Ok(Inputs { set, replicas, condemned, pods, revisions, claims, now })
     }
 }
 
@@ -102,11 +102,11 @@ fn find_claims(
     set: &StatefulSet,
     pods: &[Arc<Pod>],
 ) -> BTreeMap<ArcStr, Arc<PersistentVolumeClaim>> {
-    let there = pods.iter().filter_map(|pod| ordinal(&set.meta.key.name, &pod.meta.key.name));
+    let existing = pods.iter().filter_map(|pod| ordinal(&set.meta.key.name, &pod.meta.key.name));
     let templates = &set.spec.volume_claim_templates;
-    let names = numbers(set)
-        .chain(there)
-        .flat_map(|number| templates.iter().map(move |template| claims::name(set, template, number)));
+    let names = ordinals(set)
+        .chain(existing)
+        .flat_map(|ordinal| templates.iter().map(move |template| claims::name(set, template, ordinal)));
     names
         .filter_map(|name| {
             let key = Key { namespace: set.meta.key.namespace.clone(), name };
@@ -115,14 +115,14 @@ fn find_claims(
         .collect()
 }
 
-impl Facts {
+impl Inputs {
     /// Where numbers begin.
     pub(super) fn start(&self) -> i32 {
         self.set.spec.ordinals.start
     }
 
     /// The pods that have a number.
-    pub(super) fn numbered(&self) -> impl Iterator<Item = &Arc<Pod>> {
+    pub(super) fn with_ordinal(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.replicas.values().flatten().chain(self.condemned.iter().map(|(_, pod)| pod))
     }
 
@@ -144,6 +144,6 @@ impl Facts {
 }
 
 /// Whether a pod's containers run and it says that it is ready.
-pub(super) fn runs_and_is_ready(pod: &Pod) -> bool {
+pub(super) fn is_running_and_ready(pod: &Pod) -> bool {
     pod.phase == PodPhase::Running && pod.is_ready()
 }

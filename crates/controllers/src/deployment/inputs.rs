@@ -16,20 +16,20 @@ pub(super) const RECREATE: &str = "Recreate";
 /// Old and new pods change places step by step.
 pub(super) const ROLLING_UPDATE: &str = "RollingUpdate";
 
-pub(super) struct Facts {
+pub(super) struct Inputs {
     pub(super) deployment: Arc<Deployment>,
     /// The ReplicaSet of the Deployment's template, if there is one.
-    pub(super) newest: Option<Arc<ReplicaSet>>,
+    pub(super) new_set: Option<Arc<ReplicaSet>>,
     /// All others, oldest first.
     pub(super) old: Vec<Arc<ReplicaSet>>,
     /// Whether a pod of an old ReplicaSet has not ended yet, as far as is known.
-    pub(super) old_pods_run: bool,
+    pub(super) has_running_old_pods: bool,
     /// Whether that matters and is not known yet.
-    pub(super) waits_for_pods: bool,
+    pub(super) needs_pod_cache: bool,
     pub(super) now: Time,
 }
 
-impl Facts {
+impl Inputs {
     /// Which ReplicaSets a Deployment claims. Nothing if there is no Deployment, or none that selects
     /// anything in particular.
     pub(super) fn claim(view: &View<'_>, item: &Item) -> Option<(Arc<Deployment>, Claimed<ReplicaSet>)> {
@@ -44,23 +44,23 @@ impl Facts {
     /// The facts about a Deployment and the ReplicaSets that are its own.
     pub(super) fn gather(view: &View<'_>, deployment: Arc<Deployment>, sets: Vec<Arc<ReplicaSet>>) -> Self {
         let mut old = sets;
-        old.sort_by(|one, other| by_age(one).cmp(&by_age(other)));
+        old.sort_by(|one, other| by_creation(one).cmp(&by_creation(other)));
         let meaning = NormalizedTemplate::of(&deployment.spec.template);
         let same = |set: &Arc<ReplicaSet>| meaning.semantically_equal(&set.spec.template);
-        let newest = old.iter().position(same).map(|at| old.remove(at));
+        let new_set = old.iter().position(same).map(|at| old.remove(at));
         let recreates = deployment.spec.strategy.r#type == RECREATE;
         let pods = view.store_if_synced::<Pod>();
         let runs = |pods: &Store<Pod>, set: &ReplicaSet| {
             controlled_by(pods, &set.meta.uid).any(|pod| !pod.is_terminal())
         };
-        let old_pods_run = recreates && pods.is_none_or(|pods| old.iter().any(|set| runs(pods, set)));
-        let waits_for_pods = recreates && pods.is_none();
-        Self { deployment, newest, old, old_pods_run, waits_for_pods, now: view.now().wall }
+        let has_running_old_pods = recreates && pods.is_none_or(|pods| old.iter().any(|set| runs(pods, set)));
+        let needs_pod_cache = recreates && pods.is_none();
+        Self { deployment, new_set, old, has_running_old_pods, needs_pod_cache, now: view.now().wall }
     }
 
     /// All ReplicaSets, the old ones first.
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
-        self.old.iter().chain(&self.newest)
+        self.old.iter().chain(&self.new_set)
     }
 
     /// The old ones that want pods, oldest first.
@@ -69,12 +69,12 @@ impl Facts {
     }
 
     /// How many pods are wanted in all.
-    pub(super) fn wanted(&self) -> i32 {
+    pub(super) fn desired(&self) -> i32 {
         self.deployment.spec.replicas
     }
 
     /// How many pods all ReplicaSets together ask for.
-    pub(super) fn asked_for(&self) -> i32 {
+    pub(super) fn total_replicas(&self) -> i32 {
         sum(self.all(), |set| set.spec.replicas)
     }
 
@@ -83,13 +83,13 @@ impl Facts {
     }
 
     /// Whether the Deployment is on its way out.
-    pub(super) fn is_leaving(&self) -> bool {
+    pub(super) fn is_terminating(&self) -> bool {
         self.deployment.meta.deletion_timestamp.is_some()
     }
 }
 
 /// The order of birth.
-pub(super) fn by_age(set: &ReplicaSet) -> (Option<Time>, &str) {
+pub(super) fn by_creation(set: &ReplicaSet) -> (Option<Time>, &str) {
     (set.meta.creation_timestamp, &set.meta.key.name)
 }
 
@@ -107,7 +107,7 @@ pub(super) fn number(annotations: &Annotations, key: &str) -> Option<i64> {
 }
 
 /// How many pods the Deployment wanted when this ReplicaSet was last sized.
-pub(super) fn desired_when_sized(set: &ReplicaSet) -> Option<i32> {
+pub(super) fn desired_annotation(set: &ReplicaSet) -> Option<i32> {
     let desired = number(set.annotations(), annotations::DESIRED_REPLICAS)?;
     i32::try_from(desired).ok().filter(|desired| *desired >= 0)
 }

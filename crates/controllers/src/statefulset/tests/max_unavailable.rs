@@ -7,18 +7,18 @@ use keleustes_objects::Time;
 use proptest::prelude::*;
 
 use super::*;
-use crate::statefulset::facts::Facts;
 use crate::statefulset::history::{History, Revision};
+use crate::statefulset::inputs::Inputs;
 
 /// The facts of a set with these pods, by number.
-pub(super) fn facts(set: StatefulSet, pods: &[Option<Value>]) -> Facts {
+pub(super) fn inputs(set: StatefulSet, pods: &[Option<Value>]) -> Inputs {
     let pods = pods.iter().map(|pod| pod.clone().map(|pod| Arc::new(serde_json::from_value(pod).unwrap())));
     let start = set.spec.ordinals.start;
     let replicas: BTreeMap<i32, Option<Arc<Pod>>> = (start..).zip(pods).collect();
     let pods = replicas.values().flatten().cloned().collect();
     let (condemned, revisions, claims) = (Vec::new(), Vec::new(), BTreeMap::new());
     let now = Time::from_unix_seconds(1_800_000_000);
-    Facts { set: Arc::new(set), replicas, condemned, pods, revisions, claims, now }
+    Inputs { set: Arc::new(set), replicas, condemned, pods, revisions, claims, now }
 }
 
 fn history(set: &StatefulSet) -> History {
@@ -31,26 +31,27 @@ fn history(set: &StatefulSet) -> History {
 struct State {
     there: bool,
     new: bool,
-    well: bool,
-    going: bool,
+    healthy: bool,
+    terminating: bool,
 }
 
 impl State {
     fn available(self) -> bool {
-        self.there && self.well && !self.going
+        self.there && self.healthy && !self.terminating
     }
 
     fn pod(self, number: i32) -> Option<Value> {
         let pod = if self.new { pod(number) } else { old(number) };
-        let pod = if self.well { pod } else { unready(pod) };
-        self.there.then(|| if self.going { terminating(pod) } else { pod })
+        let pod = if self.healthy { pod } else { unready(pod) };
+        self.there.then(|| if self.terminating { terminating(pod) } else { pod })
     }
 }
 
 fn states() -> impl Strategy<Value = Vec<State>> {
     let state =
         (prop::bool::weighted(0.9), any::<bool>(), prop::bool::weighted(0.7), prop::bool::weighted(0.2));
-    let state = state.prop_map(|(there, new, well, going)| State { there, new, well, going });
+    let state =
+        state.prop_map(|(there, new, healthy, terminating)| State { there, new, healthy, terminating });
     prop::collection::vec(state, 1..9)
 }
 
@@ -72,8 +73,8 @@ proptest! {
         }
         let set: StatefulSet = serde_json::from_value(set).unwrap();
         let pods: Vec<_> = (start..).zip(&states).map(|(number, state)| state.pod(number)).collect();
-        let facts = facts(set, &pods);
-        let replaced = rolling::replaced(&facts, &history(&facts.set), true);
+        let inputs = inputs(set, &pods);
+        let replaced = rolling::pods_to_replace(&inputs, &history(&inputs.set), true);
         let of = |pod: &Arc<Pod>| {
             let number: i32 = pod.meta.key.name.rsplit('-').next().unwrap().parse().unwrap();
             usize::try_from(number - start).unwrap()
@@ -81,21 +82,21 @@ proptest! {
         let indexes: Vec<usize> = replaced.iter().map(of).collect();
         // Only old pods from the partition up go, each once, and none that goes already.
         for (at, index) in indexes.iter().enumerate() {
-            let State { new, going, there, .. } = states[*index];
-            prop_assert!(*index >= partition && there && !new && !going);
+            let State { new, terminating, there, .. } = states[*index];
+            prop_assert!(*index >= partition && there && !new && !terminating);
             prop_assert!(!indexes[..at].contains(index));
         }
         // Of those that serve somebody no more go than may be missing after that.
         let missing = states.iter().filter(|state| !state.available()).count();
-        let well: Vec<usize> = indexes.iter().copied().filter(|index| states[*index].available()).collect();
-        prop_assert!(well.is_empty() || missing + well.len() <= most);
-        prop_assert!(well.is_sorted_by(|one, other| one > other), "from the top");
-        let sick = indexes.len() - well.len();
+        let healthy: Vec<usize> = indexes.iter().copied().filter(|index| states[*index].available()).collect();
+        prop_assert!(healthy.is_empty() || missing + healthy.len() <= most);
+        prop_assert!(healthy.is_sorted_by(|one, other| one > other), "from the top");
+        let unhealthy = indexes.len() - healthy.len();
         if in_parallel {
             // All that serve nobody go: they cannot get worse.
             let wanted = (partition..states.len()).map(|index| states[index]);
-            let wanted = wanted.filter(|state| state.there && !state.new && !state.going && !state.well);
-            prop_assert_eq!(sick, wanted.count());
+            let wanted = wanted.filter(|state| state.there && !state.new && !state.terminating && !state.healthy);
+            prop_assert_eq!(unhealthy, wanted.count());
         } else {
             prop_assert!(missing + indexes.len() <= most || indexes.is_empty());
         }
@@ -121,20 +122,20 @@ proptest! {
         if in_parallel {
             set = parallel(set);
         }
-        let mut states = vec![State { there: true, new: false, well: true, going: false }; size];
+        let mut states = vec![State { there: true, new: false, healthy: true, terminating: false }; size];
         let mut rolls = readiness.into_iter().chain(std::iter::repeat(true));
-        let mut turns = 0;
+        let mut reconciles = 0;
         while states.iter().skip(partition).any(|state| !state.new || !state.available()) {
-            turns += 1;
-            prop_assert!(turns < 500, "it comes to its end");
+            reconciles += 1;
+            prop_assert!(reconciles < 500, "it comes to its end");
             let there = states.iter().zip(0..).filter_map(|(state, number)| state.pod(number));
-            for action in moves(world(set.clone(), there)) {
+            for action in pod_actions(cluster(set.clone(), there)) {
                 let (verb, name) = action.split_once(' ').unwrap();
                 let index: usize = name.rsplit('-').next().unwrap().parse().unwrap();
                 prop_assert!(index >= partition, "{}", action);
                 states[index] = match verb {
-                    "delete" => State { going: true, ..states[index] },
-                    _ => State { there: true, new: true, well: false, going: false },
+                    "delete" => State { terminating: true, ..states[index] },
+                    _ => State { there: true, new: true, healthy: false, terminating: false },
                 };
             }
             let missing = states.iter().filter(|state| !state.available()).count();
@@ -142,7 +143,7 @@ proptest! {
             // Some pods get ready and some get lost, others take their time.
             for state in &mut states {
                 if rolls.next() == Some(true) {
-                    *state = State { there: !state.going, going: false, well: true, ..*state };
+                    *state = State { there: !state.terminating, terminating: false, healthy: true, ..*state };
                 }
             }
         }
