@@ -1,5 +1,5 @@
-//! Keeps as many active pods as a ReplicationController asks for: the algorithm of ReplicaSets on an
-//! older kind.
+//! Keeps the number of active pods of a ReplicationController at `spec.replicas`, with the algorithm of
+//! ReplicaSets.
 //!
 //! Parity: pkg/controller/replication.
 
@@ -51,7 +51,7 @@ impl Replicated for ReplicationController {
 
     const HAS_TERMINATING_REPLICAS: bool = false;
 
-    /// These have no families: nobody manages them.
+    /// ReplicationControllers have no controller, so there are no related ones.
     fn related_replica_sets<'a>(&self, _: &View<'a>) -> Vec<&'a Self> {
         Vec::new()
     }
@@ -120,7 +120,7 @@ mod tests {
 
     /// Proves RC-2, RC-3, RC-4, RC-22, RC-30.
     #[test]
-    fn it_is_known_by_the_original_s_names_and_numbers() {
+    fn names_grants_workers_and_rate_limits_equal_the_original_s() {
         let controller = controller(&ReplicaSetOptions::default());
         assert_eq!(
             (controller.name, controller.aliases),
@@ -142,18 +142,18 @@ mod tests {
         let a_loop = the_loop();
         assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("replicationmanager", 5, None));
         assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
-        // A queue and workers of its own: it goes or stays without the other.
+        // Its queue and workers are separate: it can be disabled without the other.
         assert_ne!(crate::replicaset::controller(&ReplicaSetOptions::default()).loops[0].queue, a_loop.queue);
     }
 
     /// Proves RC-1, RC-6, RC-13, RC-26.
     #[test]
-    fn pods_wake_the_one_they_name_or_those_that_could_adopt_them() {
+    fn pods_enqueue_their_controller_or_possible_adopters() {
         let a_loop = the_loop();
         let mut cluster = cluster(1);
         assert_eq!(cluster.put::<Pod>(&a_loop, pod("x")), ["a/web"]);
         assert_eq!(cluster.put::<Pod>(&a_loop, orphan("y")), ["a/web"]);
-        // A namesake of another kind is another one.
+        // An owner of another kind with the same name does not count.
         assert!(cluster.put::<Pod>(&a_loop, owned_by("ReplicaSet", orphan("z"))).is_empty());
         let mut other = orphan("o");
         other["metadata"]["labels"] = json!({"app": "none"});
@@ -169,7 +169,7 @@ mod tests {
 
     /// Proves RC-7, RC-8, RC-11, RC-18, RC-19, RC-23, RC-28.
     #[test]
-    fn it_adopts_and_makes_pods_as_a_replica_set_does() {
+    fn a_replication_controller_adopts_and_creates_pods_as_a_replica_set_does() {
         let mut ended = pod("z");
         ended["status"]["phase"] = json!("Failed");
         let cluster = cluster(3).with::<Pod>(pod("x")).with::<Pod>(orphan("y")).with::<Pod>(ended);
@@ -194,7 +194,7 @@ mod tests {
 
     /// Proves RC-12.
     #[test]
-    fn nothing_is_adopted_for_one_that_is_going() {
+    fn no_orphan_is_adopted_by_a_terminating_replication_controller() {
         let mut terminating_owner = rc(1);
         terminating_owner["metadata"]["deletionTimestamp"] = json!("2027-01-03T00:00:00Z");
         let cluster = RehearsalCluster::of(&the_loop()).with_cached::<ReplicationController>(rc(1));
@@ -207,7 +207,7 @@ mod tests {
 
     /// Proves RC-9, RC-10.
     #[test]
-    fn without_selector_or_template_it_makes_nothing() {
+    fn without_selector_or_template_no_pod_is_created() {
         let mut blind = rc(1);
         blind["spec"]["selector"] = json!({});
         let cluster = || RehearsalCluster::of(&the_loop());
@@ -221,16 +221,16 @@ mod tests {
 
     /// Proves RC-14, RC-17, RC-20, RC-21.
     #[test]
-    fn the_status_counts_all_but_those_on_their_way_out() {
+    fn the_status_does_not_count_terminating_pods() {
         let mut patient = rc(1);
         patient["spec"]["minReadySeconds"] = json!(5);
-        let mut leaving = pod("y");
-        leaving["metadata"]["deletionTimestamp"] = json!("2027-01-03T00:00:00Z");
+        let mut terminating = pod("y");
+        terminating["metadata"]["deletionTimestamp"] = json!("2027-01-03T00:00:00Z");
         let cluster = RehearsalCluster::of(&the_loop()).with::<ReplicationController>(patient);
-        let cluster = cluster.with::<Pod>(pod("x")).with::<Pod>(leaving.clone());
+        let cluster = cluster.with::<Pod>(pod("x")).with::<Pod>(terminating.clone());
         assert_eq!(
             reconcile(cluster),
-            "put replicationcontrollers/status a/web because the counts of pods or what they tell changed: \
+            "put replicationcontrollers/status a/web because replica counts or conditions changed: \
              {\"metadata\":{\"generation\":2,\"name\":\"web\",\"namespace\":\"a\",\
              \"resourceVersion\":\"7\",\"uid\":\"u-web\"},\
              \"status\":{\"availableReplicas\":0,\"fullyLabeledReplicas\":1,\"observedGeneration\":2,\"readyReplicas\":1,\"replicas\":1}}\n\
@@ -241,19 +241,19 @@ mod tests {
             up_to_date["status"][count] = json!(1);
         }
         let cluster = RehearsalCluster::of(&the_loop()).with::<ReplicationController>(up_to_date);
-        assert_eq!(reconcile(cluster.with::<Pod>(pod("x")).with::<Pod>(leaving)), "");
+        assert_eq!(reconcile(cluster.with::<Pod>(pod("x")).with::<Pod>(terminating)), "");
     }
 
     /// Proves RC-16, RC-25, RC-27.
     #[test]
-    fn it_has_no_family_whose_crowds_would_count() {
-        let mut managed = rc(2);
-        managed["metadata"]["ownerReferences"] = json!([{"apiVersion": "x.io/v1", "kind": "Config", "name": "c", "uid": "u-c", "controller": true}]);
+    fn a_replication_controller_has_no_related_replica_sets() {
+        let mut controlled = rc(2);
+        controlled["metadata"]["ownerReferences"] = json!([{"apiVersion": "x.io/v1", "kind": "Config", "name": "c", "uid": "u-c", "controller": true}]);
         let on = |node: &str, mut pod: Value| {
             pod["spec"]["nodeName"] = json!(node);
             pod
         };
-        let cluster = RehearsalCluster::of(&the_loop()).with::<ReplicationController>(managed);
+        let cluster = RehearsalCluster::of(&the_loop()).with::<ReplicationController>(controlled);
         let cluster = cluster.with::<Pod>(on("n", pod("x"))).with::<Pod>(on("o", pod("a")));
         let transcript = reconcile(cluster.with::<Pod>(on("n", pod("y"))));
         assert!(transcript.contains("delete pods a/a "), "by uid, though another node has two: {transcript}");
@@ -262,7 +262,7 @@ mod tests {
 
     /// Proves RC-24.
     #[test]
-    fn a_failure_is_told() {
+    fn a_failure_is_reported() {
         let failure = ApiError::transport(ErrorReason::Forbidden, "refused");
         let cluster = cluster(1).failing_at("create", "/api/v1/namespaces/a/pods/", failure, None);
         let transcript = reconcile(cluster);

@@ -1,4 +1,4 @@
-//! Lets go of the oldest ReplicaSets that nobody will go back to.
+//! Deletes old ReplicaSets beyond `revisionHistoryLimit`.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use keleustes_plan::{Plan, Write};
 use super::inputs::{Inputs, by_creation};
 use super::revisions::revision;
 
-/// Deletes what is beyond the limit of history and has no pods. What still has some is not made up for by
-/// deleting a younger one.
+/// Deletes the oldest ReplicaSets beyond the limit that have no pods. One that still has pods is skipped, and
+/// no younger one is deleted in its place.
 pub(super) fn push_to(plan: &mut Plan, inputs: &Inputs) {
     let Some(limit) = inputs.deployment.spec.revision_history_limit.filter(|limit| *limit != i32::MAX) else {
         return;
@@ -19,7 +19,7 @@ pub(super) fn push_to(plan: &mut Plan, inputs: &Inputs) {
     old.sort_by(|one, other| (revision(one), by_creation(one)).cmp(&(revision(other), by_creation(other))));
     for set in old.into_iter().take(excess).filter(|set| is_deletable(set)) {
         let delete = Write::delete(&**set).ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Conflict]);
-        plan.push(delete.because("it is older than the history that is kept"));
+        plan.push(delete.because("it exceeds revisionHistoryLimit"));
     }
 }
 

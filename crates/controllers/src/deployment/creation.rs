@@ -1,4 +1,4 @@
-//! Makes the ReplicaSet of a Deployment's template.
+//! Creates the new ReplicaSet of a Deployment.
 
 use keleustes_objects::{ArcStr, Key, ReplicaSet};
 use keleustes_plan::Write;
@@ -10,16 +10,16 @@ use super::rolling::new_set_target;
 use crate::workloads::owners::controller_ref;
 use crate::workloads::templates::{TEMPLATE_HASH, pod_template_hash};
 
-/// The longest name an object may have.
+/// The longest name that an object may have.
 const NAME_MAX: usize = 253;
 
-/// A ReplicaSet that is about to be made.
+/// A ReplicaSet to be created.
 pub(super) struct NewReplicaSet {
-    /// Where it will be.
+    /// Its namespace and name.
     pub(super) key: Key,
-    /// How many pods it begins with.
+    /// Its initial replicas.
     pub(super) replicas: i32,
-    /// All of it.
+    /// The request body.
     pub(super) body: Value,
 }
 
@@ -62,7 +62,7 @@ impl NewReplicaSet {
     }
 }
 
-/// The Deployment's name and the hash, cut where names end.
+/// The Deployment's name and the hash, truncated to the longest name.
 fn name(deployment: &str, hash: &str) -> ArcStr {
     let end = deployment.floor_char_boundary(NAME_MAX - hash.len() - 1);
     ArcStr::from(format!("{}-{hash}", &deployment[..end]))

@@ -1,4 +1,5 @@
-//! Which Deployments the end of a pod concerns: those that must see all old pods gone before new ones come.
+//! Which Deployments are enqueued for a deleted pod: those with strategy Recreate, which wait until all old
+//! pods are deleted.
 
 use keleustes_objects::{Deployment, Pod, ReplicaSet};
 use keleustes_plan::{Change, Enqueue, View};
@@ -6,7 +7,7 @@ use keleustes_plan::{Change, Enqueue, View};
 use super::inputs::RECREATE;
 use crate::workloads::owners::resolve;
 
-/// Only the end of a pod matters, and only where it holds up a rollout.
+/// Enqueues the Deployment of a deleted pod if its strategy is Recreate.
 pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Enqueue) {
     if !change.is_deletion() {
         return;

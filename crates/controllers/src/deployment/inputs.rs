@@ -1,4 +1,4 @@
-//! What a turn is about: a Deployment and its ReplicaSets, the newest one told from the old ones.
+//! The inputs of one reconcile: a Deployment, its new ReplicaSet and its old ReplicaSets.
 
 use std::sync::Arc;
 
@@ -11,37 +11,38 @@ use crate::workloads::adoption::{Claimed, claim};
 use crate::workloads::owners::{controlled_by, orphans};
 use crate::workloads::templates::NormalizedTemplate;
 
-/// All old pods go before new ones come.
+/// All old pods are deleted before new ones are created.
 pub(super) const RECREATE: &str = "Recreate";
-/// Old and new pods change places step by step.
+/// Old pods are replaced by new ones step by step.
 pub(super) const ROLLING_UPDATE: &str = "RollingUpdate";
 
 pub(super) struct Inputs {
     pub(super) deployment: Arc<Deployment>,
-    /// The ReplicaSet of the Deployment's template, if there is one.
+    /// The ReplicaSet with the Deployment's template, if there is one.
     pub(super) new_set: Option<Arc<ReplicaSet>>,
-    /// All others, oldest first.
+    /// All other ReplicaSets, oldest first.
     pub(super) old: Vec<Arc<ReplicaSet>>,
-    /// Whether a pod of an old ReplicaSet has not ended yet, as far as is known.
+    /// Whether an old ReplicaSet has a pod that is not terminal, or may have one because the pod cache is not
+    /// synced.
     pub(super) has_running_old_pods: bool,
-    /// Whether that matters and is not known yet.
+    /// Whether the strategy needs the pod cache and it is not synced.
     pub(super) needs_pod_cache: bool,
     pub(super) now: Time,
 }
 
 impl Inputs {
-    /// Which ReplicaSets a Deployment claims. Nothing if there is no Deployment, or none that selects
-    /// anything in particular.
+    /// The Deployment and the ReplicaSets that it claims. `None` if there is no Deployment, or its selector
+    /// is missing or invalid.
     pub(super) fn claim(view: &View<'_>, item: &Item) -> Option<(Arc<Deployment>, Claimed<ReplicaSet>)> {
         let deployment = view.get::<Deployment>(item)?.clone();
         let selector = deployment.spec.selector.as_ref()?.matcher().ok()?;
-        let (table, meta) = (view.store::<ReplicaSet>(), &deployment.meta);
-        let candidates = controlled_by(table, &meta.uid).chain(orphans(table, &meta.key.namespace));
+        let (store, meta) = (view.store::<ReplicaSet>(), &deployment.meta);
+        let candidates = controlled_by(store, &meta.uid).chain(orphans(store, &meta.key.namespace));
         let claimed = claim(&*deployment, &selector, candidates);
         Some((deployment, claimed))
     }
 
-    /// The facts about a Deployment and the ReplicaSets that are its own.
+    /// The inputs for a Deployment and the ReplicaSets that it controls.
     pub(super) fn gather(view: &View<'_>, deployment: Arc<Deployment>, sets: Vec<Arc<ReplicaSet>>) -> Self {
         let mut old = sets;
         old.sort_by(|one, other| by_creation(one).cmp(&by_creation(other)));
@@ -63,17 +64,17 @@ impl Inputs {
         self.old.iter().chain(&self.new_set)
     }
 
-    /// The old ones that want pods, oldest first.
+    /// Old ReplicaSets with replicas, oldest first.
     pub(super) fn active_old(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
         self.old.iter().filter(|set| set.spec.replicas > 0)
     }
 
-    /// How many pods are wanted in all.
+    /// `spec.replicas` of the Deployment.
     pub(super) fn desired(&self) -> i32 {
         self.deployment.spec.replicas
     }
 
-    /// How many pods all ReplicaSets together ask for.
+    /// The sum of `spec.replicas` of all ReplicaSets.
     pub(super) fn total_replicas(&self) -> i32 {
         sum(self.all(), |set| set.spec.replicas)
     }
@@ -82,13 +83,13 @@ impl Inputs {
         Bounds::of(&self.deployment.spec)
     }
 
-    /// Whether the Deployment is on its way out.
+    /// Whether the Deployment has a deletionTimestamp.
     pub(super) fn is_terminating(&self) -> bool {
         self.deployment.meta.deletion_timestamp.is_some()
     }
 }
 
-/// The order of birth.
+/// Sort key: creation time, then name.
 pub(super) fn by_creation(set: &ReplicaSet) -> (Option<Time>, &str) {
     (set.meta.creation_timestamp, &set.meta.key.name)
 }
@@ -101,12 +102,12 @@ pub(super) fn sum<'a>(
     sets.map(|set| number(set)).fold(0, i32::saturating_add)
 }
 
-/// A number that an annotation holds; nothing if there is none or it is no number.
+/// An integer annotation; `None` if it is missing or not an integer.
 pub(super) fn number(annotations: &Annotations, key: &str) -> Option<i64> {
     annotations.value(key)?.parse().ok()
 }
 
-/// How many pods the Deployment wanted when this ReplicaSet was last sized.
+/// The desired-replicas annotation: the Deployment's replicas when this ReplicaSet was last resized.
 pub(super) fn desired_annotation(set: &ReplicaSet) -> Option<i32> {
     let desired = number(set.annotations(), annotations::DESIRED_REPLICAS)?;
     i32::try_from(desired).ok().filter(|desired| *desired >= 0)

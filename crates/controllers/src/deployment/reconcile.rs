@@ -1,4 +1,4 @@
-//! One turn of one Deployment.
+//! Reconciles one Deployment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,25 +17,25 @@ use super::status::{StatusDraft, is_complete};
 use super::{DeploymentOptions, cleanup, rollback};
 use crate::workloads::templates::NormalizedTemplate;
 
-/// How soon to look again where pods matter and are not known yet.
+/// The requeue delay while the pod cache is needed and not synced.
 const POD_CACHE_POLL: Duration = Duration::from_millis(100);
 
-/// Works on Deployments.
+/// Reconciles Deployments.
 pub(super) struct DeploymentReconciler {
     pub(super) options: DeploymentOptions,
 }
 
-/// What a turn is for.
+/// What one reconcile does.
 enum Operation {
-    /// It is being deleted: only its status is kept.
+    /// The Deployment is terminating: only its status is updated.
     Terminating,
-    /// It is paused, or the wanted number has changed: sizes follow, no rollout.
+    /// It is paused or `spec.replicas` has changed: ReplicaSets are resized without a rollout.
     Scaling,
-    /// It is to go back to a revision.
+    /// Its template is set back to that of a revision.
     Rollback(i64),
-    /// All old pods go before new ones come.
+    /// All old pods are deleted before new ones are created.
     Recreating,
-    /// Old and new pods change places step by step.
+    /// Old pods are replaced by new ones step by step.
     Rolling,
 }
 
@@ -63,7 +63,7 @@ impl Operation {
         }
     }
 
-    /// Whether the ReplicaSet of the newest template is to be made if it is missing.
+    /// Whether a missing new ReplicaSet is created.
     fn creates_new_set(&self, inputs: &Inputs) -> bool {
         match self {
             Self::Terminating | Self::Scaling => false,
@@ -87,8 +87,8 @@ impl DeploymentReconciler {
         };
         let sets = claimed.apply(cx).await?;
         if sets.iter().any(|set| set.meta.controller_ref().is_none()) {
-            // One that was just adopted may have another size by now than the cache told; it wakes us when it is there
-            // as it was adopted.
+            // The live size of a ReplicaSet that was just adopted may differ from the cached one. Its watch
+            // event enqueues the Deployment again.
             return Ok(Requeue::Forget);
         }
         let mut inputs = cx.gather(|view| Inputs::gather(view, deployment, sets));
@@ -109,7 +109,7 @@ impl DeploymentReconciler {
         self.scale_and_update_status(cx, &inputs, &operation, (changes, draft)).await
     }
 
-    /// Moves sizes a step, cleans up, and tells how things stand.
+    /// Resizes ReplicaSets by one step, deletes old ones and writes the status.
     async fn scale_and_update_status(
         &self,
         cx: &mut Context<'_>,
@@ -140,7 +140,7 @@ impl DeploymentReconciler {
         let requeue_after = draft.requeue_after(inputs).filter(|_| operation.is_rollout());
         let status_urgency = draft.status_urgency(inputs, changed_anything);
         let write = draft.into_write(inputs).map(|write| write.status_urgency(status_urgency));
-        // A status that is written wakes this Deployment again; the deadline is looked at then.
+        // A status write enqueues this Deployment again, and the deadline is checked then.
         let requeue_after = requeue_after.filter(|_| write.is_none());
         write.into_iter().for_each(|write| plan.push(write));
         cx.apply(plan).await.all_done()?;
@@ -148,7 +148,7 @@ impl DeploymentReconciler {
         Ok(requeue_after.map_or(Requeue::Forget, Requeue::After))
     }
 
-    /// Makes the ReplicaSet of the Deployment's template. Nothing if there is no point in going on.
+    /// Creates the new ReplicaSet. `None` if the reconcile ends here without an error.
     async fn create_new_set(
         &self,
         cx: &mut Context<'_>,
@@ -175,12 +175,15 @@ impl DeploymentReconciler {
                 cx.apply(status_plan).await;
                 Err(ReconcileError::from_api_error(&failure, message))
             }
-            _ => Err(applied.error.unwrap_or_else(|| ReconcileError::because("the ReplicaSet was not made"))),
+            _ => Err(applied
+                .error
+                .unwrap_or_else(|| ReconcileError::because("the ReplicaSet was not created"))),
         }
     }
 
-    /// The name is taken. If by the ReplicaSet that is wanted, an answer was lost or the cache is behind; if by another,
-    /// the next name is tried. The server is asked: a cache may still show who had the name before.
+    /// Handles AlreadyExists. If the existing ReplicaSet is the desired one, a response was lost or the cache
+    /// is stale; otherwise the collision count is incremented. Reads live: the cache may still show a
+    /// previous object of that name.
     async fn resolve_collision(
         &self,
         cx: &mut Context<'_>,
@@ -190,7 +193,7 @@ impl DeploymentReconciler {
     ) -> Result<Option<Arc<ReplicaSet>>, ReconcileError> {
         let deployment = &inputs.deployment;
         let Some(existing) = cx.fetch::<ReplicaSet>(&creation.key).await? else {
-            return Err(ReconcileError::because(format!("{}: and is gone again", failure.message)));
+            return Err(ReconcileError::because(format!("{}: but it was not found", failure.message)));
         };
         let ours = existing.meta.controller_ref().is_some_and(|owner| owner.uid == deployment.meta.uid);
         if ours
@@ -200,13 +203,14 @@ impl DeploymentReconciler {
         }
         let mut status = deployment.status.clone();
         status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
-        let put = Write::put_status(&**deployment, &status).because("the name of its ReplicaSet is taken");
+        let put =
+            Write::put_status(&**deployment, &status).because("the name of its ReplicaSet is already used");
         cx.apply(Plan::of(put)).await;
         Err(ReconcileError::because(failure.message.clone()))
     }
 }
 
-/// The creation, with what people are told of it.
+/// The creation, with its event.
 fn creation_with_event(inputs: &Inputs, creation: &NewReplicaSet) -> Write {
     let (replicas, name) = (creation.replicas, creation.key.name.clone());
     let created = resized(inputs, &name, 0, replicas);
@@ -223,7 +227,7 @@ fn creation_with_event(inputs: &Inputs, creation: &NewReplicaSet) -> Write {
     })
 }
 
-/// The ReplicaSet as the cache will show it.
+/// The created ReplicaSet as the cache will show it.
 fn created_set(creation: &NewReplicaSet, version: ResourceVersion, uid: Uid) -> Option<Arc<ReplicaSet>> {
     let mut created: ReplicaSet = serde_json::from_value(creation.body.clone()).ok()?;
     created.meta.resource_version = version;
@@ -231,7 +235,8 @@ fn created_set(creation: &NewReplicaSet, version: ResourceVersion, uid: Uid) -> 
     Some(Arc::new(created))
 }
 
-/// A Deployment that selects everything would take all ReplicaSets of its namespace; it is told so.
+/// A Deployment whose selector is empty would claim all ReplicaSets of its namespace; it gets a warning event
+/// instead.
 fn selects_everything(view: &View<'_>, item: &Item) -> Option<Plan> {
     let deployment: &Arc<Deployment> = view.get::<Deployment>(item)?;
     deployment.spec.selector.as_ref().filter(|selector| selector.is_empty())?;
@@ -244,7 +249,7 @@ fn selects_everything(view: &View<'_>, item: &Item) -> Option<Plan> {
         plan.push(
             Write::put_status(&**deployment, &status)
                 .on_failure(keleustes_plan::OnFailure::LogOnly)
-                .because("it was looked at"),
+                .because("its generation was observed"),
         );
     }
     Some(plan)

@@ -1,4 +1,4 @@
-//! Numbers rollouts: what a ReplicaSet is told of its Deployment and of the rollouts it was part of.
+//! Revision numbers, and the annotations that a ReplicaSet gets from its Deployment.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,30 @@ use super::annotations::{
 };
 use super::inputs::{Inputs, number};
 
-/// How long the list of earlier numbers may get, in characters.
+/// The maximum length of the revision-history annotation in bytes.
 const HISTORY_MAX: usize = 2000;
 
-/// Annotations that speak of one object only and are never copied to another.
+/// Annotations that are not copied between Deployments and ReplicaSets.
 const NOT_COPIED: [&str; 6] =
     [REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, LAST_APPLIED, ROLLBACK_TO];
 
-/// The number of a ReplicaSet; zero if it has none or it is no number.
+/// The revision of a ReplicaSet; 0 if the annotation is missing or not a number.
 pub(super) fn revision(set: &ReplicaSet) -> i64 {
     number(set.annotations(), REVISION).unwrap_or(0)
 }
 
-/// The number that the newest ReplicaSet is to have.
+/// The revision of the new ReplicaSet.
 pub(super) fn next_revision(inputs: &Inputs) -> i64 {
     inputs.old.iter().map(|set| revision(set)).max().unwrap_or(0).max(0) + 1
 }
 
-/// The annotations that are passed on.
+/// The annotations that are copied.
 pub(super) fn copied_annotations(annotations: &Annotations) -> impl Iterator<Item = (&str, &str)> {
     let all = annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     all.filter(|(key, _)| !NOT_COPIED.contains(key))
 }
 
-/// The annotations of a ReplicaSet that is about to be made.
+/// The annotations of a ReplicaSet to be created.
 pub(super) fn initial_annotations(inputs: &Inputs) -> BTreeMap<String, String> {
     let copied = copied_annotations(inputs.deployment.annotations());
     let mut all: BTreeMap<_, _> = copied.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
@@ -41,7 +41,7 @@ pub(super) fn initial_annotations(inputs: &Inputs) -> BTreeMap<String, String> {
     all
 }
 
-/// What a ReplicaSet remembers of how it was sized.
+/// The annotations that record for which size a ReplicaSet was resized.
 pub(super) fn size_annotations(inputs: &Inputs) -> [(String, String); 2] {
     let (desired, surge) = (inputs.desired(), inputs.bounds().surge);
     [
@@ -50,7 +50,7 @@ pub(super) fn size_annotations(inputs: &Inputs) -> [(String, String); 2] {
     ]
 }
 
-/// The annotations that the newest ReplicaSet lacks or has differently.
+/// The annotations of the new ReplicaSet that are missing or differ.
 pub(super) fn missing_annotations(
     deployment: &Deployment,
     new_set: &ReplicaSet,
@@ -59,7 +59,7 @@ pub(super) fn missing_annotations(
     let existing = new_set.annotations();
     let written = existing.value(REVISION).map_or("", |text| text.as_str());
     let Some(before) = (if written.is_empty() { Some(0) } else { written.parse::<i64>().ok() }) else {
-        // Somebody wrote nonsense into it; the original leaves all annotations alone then.
+        // The revision annotation is not a number; the original changes no annotation then.
         return BTreeMap::new();
     };
     let copied = copied_annotations(deployment.annotations());
@@ -77,8 +77,8 @@ pub(super) fn missing_annotations(
     missing
 }
 
-/// A history with one number more. The oldest are dropped if it gets too long; a number that is too long
-/// by itself is not noted.
+/// The revision history with one more number. The oldest numbers are dropped if it becomes too long; a number
+/// that is too long by itself is left out.
 fn longer_history(history: &str, number: &str) -> Option<String> {
     let mut rest = Some(history).filter(|history| !history.is_empty());
     while let Some(existing) = rest.filter(|existing| existing.len() + 1 + number.len() > HISTORY_MAX) {
@@ -96,7 +96,7 @@ mod tests {
 
     /// Proves DEP-27.
     #[test]
-    fn a_history_grows_at_its_end_and_drops_its_beginning() {
+    fn revision_history_appends_and_drops_the_oldest() {
         assert_eq!(longer_history("", "1").as_deref(), Some("1"));
         assert_eq!(longer_history("1", "2").as_deref(), Some("1,2"));
         let long = (0..500).map(|n| n.to_string()).collect::<Vec<_>>().join(",");

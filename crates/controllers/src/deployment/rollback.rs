@@ -1,4 +1,4 @@
-//! Goes back to an earlier template because an old client asked for it by annotation.
+//! Rolls back to an earlier template, as old clients request by annotation.
 
 use keleustes_objects::{Annotations, FullMeta as _, ReplicaSet};
 use keleustes_plan::{Edited, InvolvedObject, Outcome, Plan, PlannedEvent, Write};
@@ -9,12 +9,12 @@ use super::inputs::{Inputs, number};
 use super::revisions::{copied_annotations, revision};
 use crate::workloads::templates::{NormalizedTemplate, without_template_hash};
 
-/// The revision that is asked for, if one is. Zero is the one before the newest.
+/// The requested revision, if any. 0 is the one before the latest.
 pub(super) fn desired(inputs: &Inputs) -> Option<i64> {
     number(inputs.deployment.annotations(), ROLLBACK_TO)
 }
 
-/// Goes back, or says why not; the wish is struck off in either case.
+/// Rolls back, or records why not; the annotation is removed in both cases.
 pub(super) fn plan(inputs: &Inputs, to: i64) -> Plan {
     let deployment = &*inputs.deployment;
     let warn = |reason: &str, message: String| {
@@ -37,10 +37,10 @@ pub(super) fn plan(inputs: &Inputs, to: i64) -> Plan {
         return warn("DeploymentRollbackTemplateUnchanged", message);
     }
     let message = format!("Rolled back deployment \"{name}\" to revision {to}");
-    let told = PlannedEvent::normal(InvolvedObject::of(deployment), "DeploymentRollback", message);
+    let event = PlannedEvent::normal(InvolvedObject::of(deployment), "DeploymentRollback", message);
     let back = roll_back(inputs, Some(set));
     Plan::of(
-        back.record_on_outcome(move |outcome| matches!(outcome, Outcome::Done { .. }).then(|| told.clone())),
+        back.record_on_outcome(move |outcome| matches!(outcome, Outcome::Done { .. }).then(|| event.clone())),
     )
 }
 
@@ -50,11 +50,11 @@ fn second_highest(inputs: &Inputs) -> i64 {
     revisions.iter().rev().nth(1).copied().unwrap_or(0).max(0)
 }
 
-/// Removes the wish and, if there is a ReplicaSet to go back to, takes over its template and what it was
-/// told.
+/// Removes the annotation and, if there is a target ReplicaSet, copies its template and annotations to the
+/// Deployment.
 fn roll_back(inputs: &Inputs, target_set: Option<&ReplicaSet>) -> Write {
     let template = target_set.map(|set| Value::Object(without_template_hash(&set.spec.template)));
-    let told: Option<Map<String, Value>> = target_set.map(|set| {
+    let copied: Option<Map<String, Value>> = target_set.map(|set| {
         copied_annotations(set.annotations()).map(|(key, value)| (key.to_owned(), json!(value))).collect()
     });
     let change = move |live: &mut Value| {
@@ -64,17 +64,17 @@ fn roll_back(inputs: &Inputs, target_set: Option<&ReplicaSet>) -> Write {
         let Some(annotations) = live["metadata"]["annotations"].as_object_mut() else {
             return Edited::Unneeded;
         };
-        if let Some(told) = &told {
+        if let Some(copied) = &copied {
             let all: Annotations = serde_json::from_value(json!(annotations)).unwrap_or_default();
             for (key, _) in copied_annotations(&all) {
                 annotations.remove(key);
             }
-            annotations.extend(told.clone());
+            annotations.extend(copied.clone());
         }
         annotations.remove(ROLLBACK_TO);
         Edited::Changed
     };
     Write::edit(&*inputs.deployment, change)
         .expected_resource_version(&inputs.deployment.meta.resource_version)
-        .because("an earlier revision was asked for")
+        .because("a rollback was requested")
 }

@@ -1,16 +1,16 @@
-//! One step of a rolling update: the newest grows as far as the surplus allows, the old ones shrink as far
-//! as enough pods stay available.
+//! One step of a rolling update: the new ReplicaSet is scaled up within maxSurge, the old ones are scaled
+//! down within maxUnavailable.
 
-/// What the arithmetic of a step needs to know of a ReplicaSet.
+/// A ReplicaSet as the calculation needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
-    /// How many pods it asks for.
+    /// Its `spec.replicas`.
     pub(super) replicas: i32,
-    /// How many of its pods are available.
+    /// Its `status.availableReplicas`.
     pub(super) available: i32,
 }
 
-/// How large the newest is to be, given what all together ask for.
+/// The size of the new ReplicaSet, given the total replicas of all ReplicaSets.
 pub(super) fn new_set_target(desired: i32, surge: i32, new_set: i32, total_replicas: i32) -> i32 {
     if new_set >= desired {
         return desired;
@@ -20,15 +20,15 @@ pub(super) fn new_set_target(desired: i32, surge: i32, new_set: i32, total_repli
 }
 
 impl Size {
-    /// How many of its pods are available and will be. A ReplicaSet that was just made smaller still tells
-    /// of pods that are about to go; they must not be relied on.
+    /// Available pods that remain after the resize. The status of a ReplicaSet that was just scaled down
+    /// still counts pods that are about to be deleted; they must not be relied on.
     fn available_after_resize(self) -> i64 {
         self.available.min(self.replicas).into()
     }
 }
 
-/// How large the old ones are to be, oldest first: pods that serve nobody go first, then as many others as
-/// availability allows.
+/// The sizes of the old ReplicaSets, oldest first: unavailable pods are removed first, then as many others as
+/// maxUnavailable allows.
 pub(super) fn old_targets(desired: i32, unavailable_max: i32, new_set: Size, old: &[Size]) -> Vec<i32> {
     let mut targets: Vec<i32> = old.iter().map(|size| size.replicas).collect();
     let min_available = i64::from(desired) - i64::from(unavailable_max);
@@ -38,7 +38,7 @@ pub(super) fn old_targets(desired: i32, unavailable_max: i32, new_set: Size, old
         return targets;
     }
     for (target, size) in targets.iter_mut().zip(old) {
-        // A ReplicaSet whose pods are all available has nothing to clean up.
+        // A ReplicaSet whose pods are all available has no unhealthy ones to clean up.
         removable -=
             shrink_by(target, removable.min(i64::from(size.replicas) - size.available_after_resize()));
     }
@@ -51,7 +51,7 @@ pub(super) fn old_targets(desired: i32, unavailable_max: i32, new_set: Size, old
     targets
 }
 
-/// Takes from a size at most so many, and tells how many.
+/// Reduces a size by at most `at_most`, and returns by how much.
 fn shrink_by(size: &mut i32, at_most: i64) -> i64 {
     let taken = at_most.clamp(0, i64::from(*size).max(0));
     *size -= i32::try_from(taken).unwrap_or(*size);
@@ -70,7 +70,7 @@ mod tests {
 
     /// Proves DEP-55, DEP-56.
     #[test]
-    fn the_newest_grows_into_the_room_there_is() {
+    fn the_new_replica_set_grows_within_max_surge() {
         for (desired, surge, new_set, total_replicas, expected) in [
             (10, 0, 0, 10, 0),
             (10, 2, 0, 10, 2),
@@ -88,7 +88,7 @@ mod tests {
 
     /// Proves DEP-57, DEP-58, DEP-59, DEP-61.
     #[test]
-    fn the_old_ones_shrink_as_far_as_enough_stay_available() {
+    fn old_replica_sets_shrink_within_max_unavailable() {
         for (new_set, old, expected) in [
             (size(0, 0), vec![size(10, 8)], vec![8]),
             (size(0, 0), vec![size(10, 9)], vec![8]),
@@ -97,20 +97,21 @@ mod tests {
             (size(2, 2), vec![size(8, 8)], vec![6]),
             (size(4, 4), vec![size(3, 0), size(5, 5)], vec![0, 4]),
             (size(10, 10), vec![size(1, 1), size(1, 0)], vec![0, 0]),
-            // What was just made smaller still tells of pods that are about to go.
+            // The status of a ReplicaSet that was just scaled down still counts pods that are about to be
+            // deleted.
             (size(0, 0), vec![size(4, 5), size(6, 8)], vec![2, 6]),
         ] {
             assert_eq!(old_targets(10, 2, new_set, &old), expected, "{new_set:?} {old:?}");
         }
     }
 
-    /// A cluster in which ReplicaSets get what they ask for in their own time, and tell of it late.
+    /// A cluster whose ReplicaSets reach their sizes with a delay and report their status late.
     #[derive(Clone, Debug)]
     struct Cluster {
         desired: i32,
         surge: i32,
         unavailable: i32,
-        /// The newest first.
+        /// The new ReplicaSet first.
         sets: Vec<Pods>,
     }
 
@@ -118,7 +119,7 @@ mod tests {
     struct Pods {
         replicas: i32,
         available: i32,
-        /// What its status says, which may be old.
+        /// The reported available replicas, possibly outdated.
         reported: i32,
     }
 
@@ -138,12 +139,12 @@ mod tests {
             self.sets.iter().map(|set| set.available.min(set.replicas)).sum()
         }
 
-        /// How many of them are known of.
+        /// How many of them the statuses report.
         fn reported_available(&self) -> i32 {
             self.sets.iter().map(|set| set.reported.min(set.replicas)).sum()
         }
 
-        /// One turn of the controller.
+        /// One reconcile of the Deployment controller.
         fn step(&mut self) -> bool {
             let (new_set, replicas) = (self.sets[0], self.replicas());
             let target = new_set_target(self.desired, self.surge, new_set.replicas, replicas);
@@ -158,7 +159,7 @@ mod tests {
             moved
         }
 
-        /// One ReplicaSet makes pods available or deletes surplus ones, and perhaps tells of it.
+        /// One ReplicaSet makes pods available or deletes surplus ones, and may report it.
         fn run_replica_set(&mut self, at: usize, pods: i32, reports: bool) {
             let count = self.sets.len();
             let set = &mut self.sets[at % count];
@@ -174,7 +175,7 @@ mod tests {
     }
 
     prop_compose! {
-        /// A cluster whose statuses are true to begin with.
+        /// A cluster whose initial statuses are accurate.
         fn cluster()(
             desired in 0..30_i32, surge in 0..8_i32, unavailable in 0..8_i32,
             sets in prop::collection::vec((0..20_i32, 0..20_i32), 2..5),
@@ -191,10 +192,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// In whatever order things happen, a step neither asks for more than is allowed nor takes
-        /// available pods away of which not enough are known.
+        /// In any order of events, no step exceeds maxSurge or removes available pods below the reported
+        /// minimum.
         #[test]
-        fn no_step_leads_beyond_the_bounds(
+        fn no_step_exceeds_surge_or_unavailability(
             mut cluster in cluster(),
             actions in prop::collection::vec((0..8_usize, 0..5_i32, any::<bool>(), any::<bool>()), 0..80),
         ) {
@@ -212,9 +213,9 @@ mod tests {
             }
         }
 
-        /// When pods become available and statuses tell of it, every rollout ends.
+        /// If pods become available and statuses report it, every rollout completes.
         #[test]
-        fn every_rollout_ends(mut cluster in cluster()) {
+        fn every_rollout_completes(mut cluster in cluster()) {
             let mut steps = 0;
             while !cluster.is_done() {
                 cluster.step();

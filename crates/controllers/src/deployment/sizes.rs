@@ -1,5 +1,5 @@
-//! Changes to ReplicaSets, gathered so that each is written once: its size, what it remembers, how long its
-//! pods must be ready.
+//! Changes to ReplicaSets, collected so that each ReplicaSet is patched once: size, annotations,
+//! minReadySeconds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::proportions::{Part, spread};
 use super::revisions::{missing_annotations, next_revision, size_annotations};
 use super::rolling::{Size, new_set_target, old_targets};
 
-/// All changes of a turn, in the order in which they were decided.
+/// All changes of one reconcile, in the order in which they were decided.
 #[derive(Default)]
 pub(super) struct ReplicaSetChanges(Vec<ReplicaSetChange>);
 
@@ -26,7 +26,7 @@ struct ReplicaSetChange {
 }
 
 impl ReplicaSetChanges {
-    /// Whether any ReplicaSet gets another size.
+    /// Whether any ReplicaSet is resized.
     pub(super) fn resizes_any(&self) -> bool {
         self.0.iter().any(|change| change.size.is_some())
     }
@@ -45,7 +45,8 @@ impl ReplicaSetChanges {
         &mut self.0[at]
     }
 
-    /// Brings what the newest ReplicaSet remembers up to date. Tells whether there was anything to bring.
+    /// Updates the annotations and minReadySeconds of the new ReplicaSet. Returns whether anything had to be
+    /// updated.
     pub(super) fn refresh_new_set(&mut self, inputs: &Inputs) -> bool {
         let Some(new_set) = &inputs.new_set else { return false };
         let missing = missing_annotations(&inputs.deployment, new_set, next_revision(inputs));
@@ -60,7 +61,7 @@ impl ReplicaSetChanges {
         true
     }
 
-    /// Gives a ReplicaSet another size.
+    /// Resizes a ReplicaSet.
     fn resize(&mut self, inputs: &Inputs, set: &Arc<ReplicaSet>, size: i32) {
         if set.spec.replicas != size {
             let change = self.of(set);
@@ -69,18 +70,17 @@ impl ReplicaSetChanges {
         }
     }
 
-    /// Lets a ReplicaSet remember what the Deployment wants now, whatever its size.
+    /// Updates the desired-replicas and max-replicas annotations, even if the size stays.
     fn update_size_annotations(&mut self, inputs: &Inputs, set: &Arc<ReplicaSet>) {
         let existing = |key: &str| set.annotations().value(key).map_or("", |value| value.as_str());
-        let news = size_annotations(inputs).into_iter().filter(|(key, value)| existing(key) != value);
-        let news: Vec<_> = news.collect();
-        if !news.is_empty() {
-            self.of(set).annotations.extend(news);
+        let outdated = size_annotations(inputs).into_iter().filter(|(key, value)| existing(key) != value);
+        let outdated: Vec<_> = outdated.collect();
+        if !outdated.is_empty() {
+            self.of(set).annotations.extend(outdated);
         }
     }
 
-    /// The newest as large as the Deployment wants, and no old one left; for Deployments that replace all
-    /// pods at once.
+    /// For strategy Recreate: scales the old ReplicaSets to 0, then the new one to the desired replicas.
     pub(super) fn recreate(&mut self, inputs: &Inputs) {
         if inputs.active_old().next().is_some() {
             inputs.active_old().for_each(|set| self.resize(inputs, set, 0));
@@ -89,7 +89,8 @@ impl ReplicaSetChanges {
         }
     }
 
-    /// One step of a rolling update. If the newest is resized, the old ones wait for the next turn.
+    /// One step of a rolling update. If the new ReplicaSet is resized, the old ones wait for the next
+    /// reconcile.
     pub(super) fn roll(&mut self, inputs: &Inputs) {
         let Some(new_set) = &inputs.new_set else { return };
         let (desired, bounds) = (inputs.desired(), inputs.bounds());
@@ -108,7 +109,7 @@ impl ReplicaSetChanges {
         }
     }
 
-    /// Follows a change of the wanted number, or what a paused Deployment wants, without rolling.
+    /// Follows a change of `spec.replicas`, or scales a paused Deployment, without a rollout.
     pub(super) fn scale(&mut self, inputs: &Inputs) {
         let active: Vec<_> = inputs.all().filter(|set| set.spec.replicas > 0).cloned().collect();
         if let [] | [_] = active[..] {
@@ -164,9 +165,9 @@ impl ReplicaSetChange {
             body["spec"]["minReadySeconds"] = json!(seconds);
         }
         let because = match size {
-            Some(size) if size > set.spec.replicas => "the rollout has room for more of it",
-            Some(_) => "the rollout needs fewer of it",
-            None => "what it remembers of the Deployment is old",
+            Some(size) if size > set.spec.replicas => "the Deployment scales it up",
+            Some(_) => "the Deployment scales it down",
+            None => "its annotations or minReadySeconds are outdated",
         };
         let write = Write::patch(&*set, PatchKind::Merge, body).because(because);
         let Some(size) = size else { return write };
@@ -175,14 +176,14 @@ impl ReplicaSetChange {
     }
 }
 
-/// Tells people that a ReplicaSet gets another size.
+/// The event for a resize.
 pub(super) fn resized(inputs: &Inputs, set: &str, from: i32, to: i32) -> PlannedEvent {
     let direction = if to > from { "up" } else { "down" };
     let message = format!("Scaled {direction} replica set {set} from {from} to {to}");
     PlannedEvent::normal(InvolvedObject::of(&*inputs.deployment), "ScalingReplicaSet", message)
 }
 
-/// Whether the newest has all the pods that are wanted, and all are available.
+/// Whether the new ReplicaSet has all desired replicas and all are available.
 fn is_saturated(inputs: &Inputs, new_set: &ReplicaSet) -> bool {
     let desired = inputs.desired();
     new_set.spec.replicas == desired
@@ -190,7 +191,7 @@ fn is_saturated(inputs: &Inputs, new_set: &ReplicaSet) -> bool {
         && new_set.status.available_replicas == desired
 }
 
-/// Whether a pod of the old template may still run.
+/// Whether a pod of an old template may still run.
 pub(super) fn old_pods_may_run(inputs: &Inputs) -> bool {
     inputs.has_running_old_pods || inputs.old.iter().any(|set| set.status.replicas > 0)
 }

@@ -1,4 +1,4 @@
-//! What the status of a Deployment says: counts, whether enough pods are available, whether it gets on.
+//! The status of a Deployment: counts and the conditions Available, Progressing and ReplicaFailure.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ const ALL_AVAILABLE: &str = "NewReplicaSetAvailable";
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const PAUSED: &str = "DeploymentPaused";
 
-/// A status in the making, and the revision that goes with it.
+/// The next status, and the revision annotation that is written with it.
 pub(super) struct StatusDraft {
     pub(super) status: DeploymentStatus,
     revision: Option<String>,
 }
 
 impl StatusDraft {
-    /// Begins with what the status says now, and with a pause or its end if there is one.
+    /// Starts from the current status, and records a pause or a resume.
     pub(super) fn of(inputs: &Inputs) -> Self {
         let mut draft = Self { status: inputs.deployment.status.clone(), revision: None };
         let reason = draft.progress().map_or("", |condition| condition.reason.as_str());
@@ -47,7 +47,7 @@ impl StatusDraft {
         self.status.conditions.of_type(PROGRESSING)
     }
 
-    /// The newest ReplicaSet was there before the Deployment knew.
+    /// Records that the new ReplicaSet existed before the Deployment had a Progressing condition.
     pub(super) fn note_found(&mut self, inputs: &Inputs) {
         let Some(new_set) = &inputs.new_set else { return };
         self.revision = new_set.annotations().value(REVISION).map(|revision| revision.to_string());
@@ -57,7 +57,7 @@ impl StatusDraft {
         }
     }
 
-    /// The newest ReplicaSet was just made.
+    /// Records that the new ReplicaSet was created.
     pub(super) fn note_creation(&mut self, inputs: &Inputs, name: &str, revision: i64) {
         self.revision = Some(revision.to_string());
         if has_deadline(&inputs.deployment) {
@@ -66,14 +66,14 @@ impl StatusDraft {
         }
     }
 
-    /// The newest ReplicaSet could not be made.
+    /// Records that the new ReplicaSet could not be created.
     pub(super) fn note_failed_creation(&mut self, inputs: &Inputs, message: &str) {
         if has_deadline(&inputs.deployment) {
             self.set(PROGRESSING, FALSE, "ReplicaSetCreateError", message, inputs.now);
         }
     }
 
-    /// Counts pods, and says whether enough are available.
+    /// Sets the counts and the Available condition.
     pub(super) fn count(&mut self, inputs: &Inputs, count_terminating_replicas: bool) {
         let total = |number: fn(&ReplicaSetStatus) -> i32| sum(inputs.all(), |set| number(&set.status));
         let status = &mut self.status;
@@ -94,7 +94,7 @@ impl StatusDraft {
         }
     }
 
-    /// Says whether the rollout gets on, and what keeps pods from being made.
+    /// Sets the Progressing and ReplicaFailure conditions.
     pub(super) fn update_progressing(&mut self, inputs: &Inputs) {
         let settled = self.status.replicas == self.status.updated_replicas
             && self.progress().is_some_and(|condition| condition.reason == ALL_AVAILABLE);
@@ -148,14 +148,14 @@ impl StatusDraft {
         }
     }
 
-    /// When the rollout will have stood still for too long.
+    /// When the progress deadline passes.
     fn deadline(&self, inputs: &Inputs) -> Option<Time> {
         let seconds =
             inputs.deployment.spec.progress_deadline_seconds.filter(|_| has_deadline(&inputs.deployment))?;
         Some(self.progress()?.last_update_time?.plus_seconds(seconds.into()))
     }
 
-    /// When to look again because the deadline will have passed without anything else happening.
+    /// The requeue delay until the progress deadline has passed.
     pub(super) fn requeue_after(&self, inputs: &Inputs) -> Option<Duration> {
         if is_complete(&inputs.deployment, &self.status) || self.has_timed_out(inputs) {
             return None;
@@ -174,8 +174,8 @@ impl StatusDraft {
         self.put(condition);
     }
 
-    /// Puts a condition in. One that says the same already is left alone; one that only changes its reason
-    /// keeps the time of its last transition.
+    /// Sets a condition. One with the same status and reason is kept; one with the same status keeps its
+    /// lastTransitionTime.
     fn put(&mut self, mut condition: Condition) {
         if let Some(existing) = self.status.conditions.of_type(&condition.r#type) {
             if existing.status == condition.status && existing.reason == condition.reason {
@@ -189,8 +189,8 @@ impl StatusDraft {
         self.status.conditions.push(condition);
     }
 
-    /// How soon the status must be known: at once if a wish of the user is seen or fulfilled, or if the Deployment
-    /// is in another condition than before.
+    /// Immediate if a generation is observed for the first time, if the rollout completes, or if a condition
+    /// changes.
     pub(super) fn status_urgency(&self, inputs: &Inputs, changed_anything: bool) -> StatusUrgency {
         let (deployment, existing) = (&*inputs.deployment, &inputs.deployment.status);
         let conditions = |status: &DeploymentStatus| -> Vec<_> {
@@ -202,7 +202,7 @@ impl StatusDraft {
         StatusChange { is_milestone, is_superseded: changed_anything }.status_urgency()
     }
 
-    /// The write, if there is anything to write.
+    /// The status write, if anything changed.
     pub(super) fn into_write(self, inputs: &Inputs) -> Option<Write> {
         let deployment = &*inputs.deployment;
         let existing = deployment.annotations().value(REVISION).map(|revision| revision.as_str());
@@ -212,20 +212,21 @@ impl StatusDraft {
         }
         let mut metadata = deployment.full_meta_json();
         if let Some(revision) = revision {
-            // Written with the status, because through the object itself it would count as a new wish.
+            // Written with the status, because an update of the Deployment itself would not be limited to
+            // this annotation.
             metadata["annotations"][REVISION] = json!(revision);
         }
         let body = json!({"metadata": metadata, "status": self.status});
-        Some(Write::put(deployment, "status", body).because("its ReplicaSets tell something new"))
+        Some(Write::put(deployment, "status", body).because("its ReplicaSets or conditions changed"))
     }
 }
 
-/// A Deployment that does not want to wait for ever.
+/// Whether the Deployment has a progress deadline.
 fn has_deadline(deployment: &Deployment) -> bool {
     deployment.spec.progress_deadline_seconds.is_some_and(|seconds| seconds != i32::MAX)
 }
 
-/// Whether a status says that the newest template has all the pods, and all are available.
+/// Whether a status reports that all replicas are updated and available.
 pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let desired = deployment.spec.replicas;
     status.updated_replicas == desired
@@ -234,7 +235,7 @@ pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) ->
         && status.observed_generation >= deployment.meta.generation
 }
 
-/// Whether a status is a step further than the one before.
+/// Whether a status shows progress compared to the previous one.
 fn is_progressing(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
     let old_ones = |status: &DeploymentStatus| status.replicas - status.updated_replicas;
     after.updated_replicas > before.updated_replicas
@@ -243,10 +244,10 @@ fn is_progressing(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
         || after.available_replicas > before.available_replicas
 }
 
-/// How many pods are on their way out, if every ReplicaSet tells.
+/// The number of terminating pods, if every ReplicaSet reports it.
 fn terminating(inputs: &Inputs) -> Option<i32> {
     let count = inputs.all().map(|set| match set.status.terminating_replicas {
-        // Nobody has looked at it yet, so it has no pods.
+        // Not yet observed by the ReplicaSet controller, so it has no pods.
         None if set.status.observed_generation == 0 => Some(0),
         count => count,
     });

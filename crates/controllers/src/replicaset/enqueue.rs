@@ -1,4 +1,4 @@
-//! Which sets a change of a pod concerns.
+//! Which ReplicaSets are enqueued for a change of a pod.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) fn pod_changed<R: Replicated>(change: &Change<Pod>, view: &View<'_>, 
     }
 }
 
-/// Whether a set would see no difference. Kubelets write much that no set reads.
+/// Whether nothing changed that a ReplicaSet reads. Kubelets write many other fields.
 fn has_no_relevant_change(before: &Pod, after: &Pod) -> bool {
     before.meta.labels == after.meta.labels
         && before.meta.owner_references == after.meta.owner_references

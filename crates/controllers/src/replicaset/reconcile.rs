@@ -1,4 +1,4 @@
-//! One turn of one set: settle whose pods are whose, make or delete some, tell how many there are.
+//! Reconciles one ReplicaSet: adopt and release pods, create or delete pods, write the status.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -16,34 +16,34 @@ use crate::workloads::enqueue::HasSelector;
 use crate::workloads::owners::{controlled_by, orphans};
 use crate::workloads::status_urgency::changed_anything;
 
-/// The most pods that one turn makes or deletes.
+/// The most pods that one reconcile creates or deletes.
 const BURST_REPLICAS: usize = 500;
 
-/// What a turn is about.
+/// The inputs of one reconcile.
 pub(super) struct Inputs<R> {
     pub(super) set: Arc<R>,
-    /// Its active pods, those about to be adopted among them.
+    /// Its active pods, including the orphans about to be adopted.
     pub(super) pods: Vec<Arc<Pod>>,
-    /// How many of its pods are on their way out.
+    /// The number of its terminating pods.
     pub(super) terminating: i32,
-    /// How many active pods of the set's family are on each node.
+    /// Active pods of related ReplicaSets per node.
     pub(super) active_pods_per_node: BTreeMap<InternedStr, usize>,
     pub(super) now: Time,
 }
 
 impl<R: Replicated> Inputs<R> {
-    /// How many pods there are too many; negative if there are too few.
+    /// The number of surplus pods; negative if pods are missing.
     pub(super) fn surplus(&self) -> i64 {
         let existing = i64::try_from(self.pods.len()).unwrap_or(i64::MAX);
         existing - i64::from(self.set.replicas())
     }
 
-    /// How many pods a turn may make or delete for it.
+    /// How many pods one reconcile creates or deletes.
     pub(super) fn burst_limited_diff(&self) -> usize {
         usize::try_from(self.surplus().unsigned_abs()).unwrap_or(usize::MAX).min(BURST_REPLICAS)
     }
 
-    /// The facts, and the claims that are to be settled first.
+    /// The inputs, and the adoptions and releases that are applied first.
     fn gather(view: &View<'_>, item: &Item) -> Option<(Self, Claimed<Pod>)> {
         let set = view.get::<R>(item)?.clone();
         let (pods, meta) = (view.store::<Pod>(), set.meta());
@@ -56,7 +56,7 @@ impl<R: Replicated> Inputs<R> {
         let terminating = i32::try_from(terminating).unwrap_or(i32::MAX);
         let (now, pods) = (view.now().wall, claimed.owned.clone());
         let mut inputs = Self { set, pods, terminating, active_pods_per_node: BTreeMap::new(), now };
-        // Who deletes all of them does not choose.
+        // If all pods are deleted, no ranking is needed.
         if inputs.surplus() > 0 && inputs.burst_limited_diff() < inputs.pods.len() {
             inputs.active_pods_per_node = active_pods_per_node(&*inputs.set, view);
         }
@@ -64,7 +64,7 @@ impl<R: Replicated> Inputs<R> {
     }
 }
 
-/// How many active pods of the family are on each node.
+/// Active pods of related ReplicaSets per node.
 fn active_pods_per_node<R: Replicated>(set: &R, view: &View<'_>) -> BTreeMap<InternedStr, usize> {
     let selectors: Vec<_> =
         set.related_replica_sets(view).into_iter().filter_map(HasSelector::selector).collect();
@@ -77,7 +77,7 @@ fn active_pods_per_node<R: Replicated>(set: &R, view: &View<'_>) -> BTreeMap<Int
     active_pods_per_node
 }
 
-/// Works on sets of one kind.
+/// Reconciles ReplicaSets or ReplicationControllers.
 pub(super) struct ReplicaSetReconciler<R> {
     options: ReplicaSetOptions,
     kind: PhantomData<fn() -> R>,
@@ -101,17 +101,17 @@ impl<R: Replicated> ReplicaSetReconciler<R> {
             Outcome::Failed(failure) => Some(failure.message.clone()),
             _ => None,
         });
-        // A plan that could not even be made has a complaint and no outcomes.
+        // A plan that could not be built has an error and no outcomes.
         let failed = failed.or_else(|| scaled.error.as_ref().map(|retry| retry.because.clone()));
         let counts = status::of(&inputs, failed.as_deref(), &self.options);
         let unavailable = counts.ready_replicas != counts.available_replicas;
-        // A turn that failed comes again ever later; what it found out must not wait for that.
+        // A failed reconcile is retried with backoff; its status must not wait for that.
         let status_urgency = match &scaled.error {
             Some(_) => StatusUrgency::Immediate,
             None => status::status_urgency(&*inputs.set, &counts, changed_anything(&scaled)),
         };
         let status_written = cx.apply(status::plan(&*inputs.set, &counts, status_urgency)).await;
-        // What was not done matters more than what was not said.
+        // An error of the pod writes takes precedence over an error of the status write.
         scaled.all_done()?;
         status_written.all_done()?;
         Ok(if unavailable {

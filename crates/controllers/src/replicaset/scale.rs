@@ -1,4 +1,4 @@
-//! Makes the pods that are missing and deletes those that are too many, a bounded number at a time.
+//! Creates missing pods and deletes surplus pods, at most 500 per reconcile.
 
 use keleustes_objects::Pod;
 use keleustes_plan::Plan;
@@ -54,14 +54,14 @@ fn deletions<R: Replicated>(inputs: &Inputs<R>, count: usize, options: &ReplicaS
     plan
 }
 
-/// Tells how much older the chosen pods are than the youngest, in whole multiples. Only ready ones count.
+/// Observes the age of each chosen pod as an integer multiple of the youngest pod's age. Only ready pods
+/// count.
 fn measure_age_ratios<R: Replicated>(plan: &mut Plan, inputs: &Inputs<R>, chosen: &[std::sync::Arc<Pod>]) {
     let age =
         |pod: &Pod| Some(inputs.now.seconds_since(pod.meta.creation_timestamp.filter(|_| pod.is_ready())?));
     let youngest = inputs.pods.iter().filter_map(|pod| age(pod)).min();
     let Some(youngest) = youngest.filter(|age| *age > 0) else { return };
     for age in chosen.iter().filter_map(|pod| age(pod)) {
-        // Ages in whole seconds are small numbers.
         #[expect(clippy::cast_precision_loss, reason = "an age in seconds is far below 2^52")]
         plan.measure(AGE_RATIO.measurement(&[], (age / youngest) as f64));
     }

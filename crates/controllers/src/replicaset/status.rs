@@ -1,4 +1,4 @@
-//! What the status of a set says, and whether that is news.
+//! Computes the status of a ReplicaSet and decides whether to write it.
 
 use keleustes_objects::{Condition, ReplicaSetStatus, TRUE};
 use keleustes_plan::{Plan, StatusUrgency, Write};
@@ -7,10 +7,10 @@ use super::reconcile::Inputs;
 use super::{ReplicaSetOptions, Replicated};
 use crate::workloads::status_urgency::StatusChange;
 
-/// The condition that tells of pods that could not be made or deleted.
+/// The condition for pods that could not be created or deleted.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// The status that the facts and the outcome of the turn come to.
+/// The status that results from the inputs and from the outcome of the pod writes.
 pub(super) fn of<R: Replicated>(
     inputs: &Inputs<R>,
     failure: Option<&str>,
@@ -31,7 +31,7 @@ pub(super) fn of<R: Replicated>(
     status.observed_generation = set.meta().generation;
     match failure {
         None => status.conditions.retain(|condition| condition.r#type != REPLICA_FAILURE),
-        // One that is there is left alone: it tells since when.
+        // An existing condition is kept: its transition time says since when pods fail.
         Some(_) if status.conditions.iter().any(|existing| existing.r#type == REPLICA_FAILURE) => {}
         Some(message) => {
             let reason = if inputs.surplus() < 0 { "FailedCreate" } else { "FailedDelete" };
@@ -41,8 +41,8 @@ pub(super) fn of<R: Replicated>(
     status
 }
 
-/// How soon the status must be known: at once if the set has just got what it asks for, which rollouts wait for, or
-/// cannot get it.
+/// Immediate if the ReplicaSet has just reached its desired replicas, which rollouts wait for, or if its
+/// conditions changed.
 pub(super) fn status_urgency<R: Replicated>(
     set: &R,
     status: &ReplicaSetStatus,
@@ -53,12 +53,12 @@ pub(super) fn status_urgency<R: Replicated>(
         |status: &ReplicaSetStatus| status.replicas == wanted && status.available_replicas == wanted;
     let is_complete = has_all(status) && !has_all(&existing);
     let is_milestone = is_complete || status.conditions != existing.conditions;
-    // More available pods are no old news, whatever else has moved: they let a rollout take its next step.
+    // An increase of available pods is not superseded by pod writes: a rollout needs it for its next step.
     let is_old = changed_anything && status.available_replicas <= existing.available_replicas;
     StatusChange { is_milestone, is_superseded: is_old }.status_urgency()
 }
 
-/// Writes the status if it says anything new.
+/// Writes the status if it changed.
 pub(super) fn plan<R: Replicated>(set: &R, status: &ReplicaSetStatus, status_urgency: StatusUrgency) -> Plan {
     if *set.status() == *status {
         return Plan::none();
@@ -67,6 +67,6 @@ pub(super) fn plan<R: Replicated>(set: &R, status: &ReplicaSetStatus, status_urg
         Write::put_status(set, status)
             .conflict_tries(2)
             .status_urgency(status_urgency)
-            .because("the counts of pods or what they tell changed"),
+            .because("replica counts or conditions changed"),
     )
 }

@@ -1,4 +1,4 @@
-//! The claims of a StatefulSet's pods: their names, and what they are made from.
+//! The PersistentVolumeClaims of a StatefulSet's pods: names and bodies.
 
 use keleustes_objects::{
     ArcStr, ErrorReason, Key, LabelSelector, OwnerReference, PersistentVolumeClaim, StatefulSet,
@@ -15,13 +15,13 @@ pub(super) fn name(set: &StatefulSet, template: &VolumeClaimTemplate, ordinal: i
     ArcStr::from(format!("{}-{}-{ordinal}", template.name, set.meta.key.name))
 }
 
-/// Whether claims are deleted when the set shrinks, and when it is deleted.
+/// Whether the retention policy deletes claims on scale-down, and on deletion of the StatefulSet.
 pub(super) fn retention_deletes(set: &StatefulSet) -> (bool, bool) {
     let policy = &set.spec.persistent_volume_claim_retention_policy;
     (policy.when_scaled == "Delete", policy.when_deleted == "Delete")
 }
 
-/// The claims that a pod lacks, and why it cannot have some.
+/// The creations of a pod's missing claims, and the errors for claims that it cannot have.
 pub(super) fn missing(inputs: &Inputs, ordinal: i32) -> (Vec<Write>, Vec<String>) {
     let (set, mut writes, mut claim_errors) = (&*inputs.set, Vec::new(), Vec::new());
     for template in &set.spec.volume_claim_templates {
@@ -68,7 +68,7 @@ fn creation(
             let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set} success");
             Some(PlannedEvent::normal(involved.clone(), "SuccessfulCreate", message))
         }
-        // The cache is behind; the next turn sees what there is.
+        // The cache is stale; the next reconcile sees the claim.
         Outcome::Failed(failure) if failure.reason == ErrorReason::AlreadyExists => None,
         Outcome::Failed(failure) => {
             let message = format!(
@@ -81,7 +81,8 @@ fn creation(
     }))
 }
 
-/// Whether a claim still belongs to an earlier pod of the name, so that a new one must wait for it to go.
+/// Whether a claim is still owned by an earlier pod of that name, so that the new pod waits for the claim's
+/// deletion.
 pub(super) fn are_stale(inputs: &Inputs, ordinal: i32) -> bool {
     let pod = pods::name(&inputs.set, ordinal);
     let names_pod =
@@ -90,7 +91,7 @@ pub(super) fn are_stale(inputs: &Inputs, ordinal: i32) -> bool {
         && of_ordinal(inputs, ordinal).any(|claim| claim.meta.owner_references.iter().any(names_pod))
 }
 
-/// The claims of a pod that there are.
+/// The existing claims of a pod.
 pub(super) fn of_ordinal(inputs: &Inputs, ordinal: i32) -> impl Iterator<Item = &PersistentVolumeClaim> {
     let templates = inputs.set.spec.volume_claim_templates.iter();
     templates

@@ -1,4 +1,4 @@
-//! Which StatefulSets a change of a pod concerns.
+//! Which StatefulSets are enqueued for a change of a pod.
 
 use std::time::Duration;
 

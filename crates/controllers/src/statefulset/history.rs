@@ -1,5 +1,4 @@
-//! The history of a StatefulSet's template: which revision is wanted, which one most pods still have, and
-//! which ones nobody needs any more.
+//! The revisions of a StatefulSet: the update revision, the current revision and the ones to delete.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,31 +11,31 @@ use super::pods::revision_of;
 use crate::workloads::revisions::{RevisionData, renumber, template_from_data};
 use crate::workloads::templates::NormalizedTemplate;
 
-/// The label of a revision that nobody reads back.
+/// A label of revisions. Nothing reads it.
 const HASH: &str = "controller.kubernetes.io/hash";
-/// How much of the set's name goes into the name of a revision.
+/// How many bytes of the StatefulSet's name go into the name of a revision.
 const NAME_MAX: usize = 223;
 
-/// A revision as a turn needs it.
+/// A revision as one reconcile needs it.
 #[derive(Clone)]
 pub(super) struct Revision {
     pub(super) name: ArcStr,
-    /// What pods of it are made from.
+    /// The pod template of the revision.
     pub(super) template: PodTemplate,
 }
 
-/// The two revisions that a set has pods of.
+/// The two revisions of a StatefulSet's pods.
 pub(super) struct History {
-    /// The one that pods had before the last change.
+    /// The revision of the pods before the last change.
     pub(super) current: Revision,
-    /// The one that is wanted.
+    /// The revision of the current template.
     pub(super) update: Revision,
-    /// How often the name of a revision was taken.
+    /// The collision count.
     pub(super) collisions: i32,
 }
 
 impl History {
-    /// Finds the wanted revision, or makes it.
+    /// Finds the update revision, or creates it.
     pub(super) async fn settle(
         cx: &mut Context<'_>,
         inputs: &Inputs,
@@ -64,7 +63,7 @@ impl History {
         Ok(Self { current: current.unwrap_or_else(|| update.clone()), update, collisions })
     }
 
-    /// Deletes the oldest revisions beyond the limit, but none that a pod is of.
+    /// Deletes the oldest revisions beyond the limit, except those in use.
     pub(super) fn clean_up(inputs: &Inputs, history: Option<&Self>) -> Plan {
         let mut plan = Plan::none();
         let Ok(limit) = usize::try_from(inputs.set.spec.revision_history_limit.unwrap_or(-1)) else {
@@ -77,7 +76,7 @@ impl History {
         for revision in unused.iter().take(unused.len().saturating_sub(limit)) {
             let delete =
                 Write::delete(&***revision).ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Conflict]);
-            plan.push(delete.because("it is older than the history that is kept"));
+            plan.push(delete.because("it exceeds revisionHistoryLimit"));
         }
         plan
     }
@@ -89,8 +88,8 @@ enum Found {
     Nothing,
 }
 
-/// Looks for the revision of the live template. Nothing is ever made anew for a template that has not
-/// changed since somebody, this manager or the original, last looked at it.
+/// Finds the revision of the template. None is created for a template that has not changed since this program
+/// or the original last observed it.
 fn find(inputs: &Inputs, data: &RevisionData, semantic_revision_comparison: bool) -> Found {
     let set = &inputs.set;
     let Some(newest) = inputs.revisions.last() else { return Found::Nothing };
@@ -115,7 +114,7 @@ fn find(inputs: &Inputs, data: &RevisionData, semantic_revision_comparison: bool
     if same { Found::Newest(newest.meta.key.name.clone()) } else { Found::Nothing }
 }
 
-/// Makes the revision of the live template and tells its name.
+/// Creates the revision of the template and returns its name.
 async fn create_revision(
     cx: &mut Context<'_>,
     set: &StatefulSet,
@@ -137,14 +136,14 @@ async fn create_revision(
             _ => {
                 return Err(applied
                     .error
-                    .unwrap_or_else(|| ReconcileError::because("the revision was not made")));
+                    .unwrap_or_else(|| ReconcileError::because("the revision was not created")));
             }
         }
         let existing = cx.fetch::<ControllerRevision>(&key).await?;
         if existing.is_some_and(|existing| data.equals_data_of(&existing)) {
             return Ok(key.name);
         }
-        // There is no name left beyond the last number.
+        // The collision count is exhausted.
         let next = collisions.checked_add(1);
         *collisions =
             next.ok_or_else(|| ReconcileError::because(format!("the name {} is taken", key.name)))?;

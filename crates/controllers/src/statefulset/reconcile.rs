@@ -1,4 +1,4 @@
-//! One turn of one StatefulSet.
+//! Reconciles one StatefulSet.
 
 use keleustes_objects::StatefulSetStatus;
 use keleustes_plan::{
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::workloads::availability::requeue_when_available;
 
-/// Works on StatefulSets.
+/// Reconciles StatefulSets.
 pub(super) struct StatefulSetReconciler {
     pub(super) options: StatefulSetOptions,
 }
@@ -46,7 +46,7 @@ impl StatefulSetReconciler {
                 MAX_UNAVAILABLE.measurement(&labels(&inputs).each_ref().map(String::as_str), most.into()),
             );
         }
-        // A turn that failed comes again ever later; what it found out must not wait for that.
+        // A failed reconcile is retried with backoff; its status must not wait for that.
         let status_urgency = if done.is_ok() {
             status::status_urgency(&inputs, &new_status)
         } else {
@@ -54,7 +54,7 @@ impl StatefulSetReconciler {
         };
         let status_written = cx.apply(status::plan(&inputs, &new_status, status_urgency)).await;
         let cleaned = cx.apply(History::clean_up(&inputs, Some(&history))).await;
-        // What was not done matters more than what was not said.
+        // An error of the pod writes takes precedence over an error of the status write.
         done?;
         status_written.all_done()?;
         cleaned.all_done()?;
@@ -67,7 +67,7 @@ impl StatefulSetReconciler {
         })
     }
 
-    /// Makes, deletes and replaces pods. A set on its way out is left alone.
+    /// Creates, deletes and replaces pods. Nothing is done for a terminating StatefulSet.
     async fn work(
         &self,
         cx: &mut Context<'_>,
@@ -95,12 +95,12 @@ impl StatefulSetReconciler {
         }
         let mut plan = Plan::none();
         for pod in rolling::pods_to_replace(inputs, history, self.options.honor_max_unavailable) {
-            plan.push(deletion(&inputs.set, &pod, "it is of an older revision"));
+            plan.push(deletion(&inputs.set, &pod, "it has an older revision"));
         }
         let applied = cx.apply(plan).await;
         let deleted =
             applied.outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Done { .. })).count();
-        // They may have been of neither revision; there is no such thing as fewer than none.
+        // The deleted pods may belong to neither revision, so the difference can be negative.
         new_status.current_replicas =
             (new_status.current_replicas - i32::try_from(deleted).unwrap_or(i32::MAX)).max(0);
         applied.all_done()
@@ -112,7 +112,7 @@ fn labels(inputs: &Inputs) -> [String; 3] {
     [key.namespace.to_string(), key.name.to_string(), inputs.set.spec.pod_management_policy.to_string()]
 }
 
-/// The strategy is behind a gate.
+/// The strategy is behind a feature gate.
 async fn reject_recreate(cx: &mut Context<'_>, inputs: &Inputs) -> ReconcileError {
     let message = format!(
         "statefulset {} uses Recreate strategy but feature gate StatefulSetRecreateStrategy is disabled",

@@ -1,4 +1,5 @@
-//! Deletes all pods of older revisions before any of the wanted one is made, and tells how far that is.
+//! Strategy Recreate: deletes all pods of older revisions before it creates new ones, and reports this in the
+//! Progressing condition.
 
 use keleustes_objects::{Condition, Conditions as _, FALSE, StatefulSetStatus, TRUE, Time};
 use keleustes_plan::{Context, Plan, ReconcileError};
@@ -11,10 +12,10 @@ use super::replicas::push_in_batches;
 const PROGRESSING: &str = "Progressing";
 const IN_PROGRESS: &str = "RecreateInProgress";
 
-/// Deletes old pods, whatever their number and state. Tells whether there are none left.
+/// Deletes old pods, whatever their ordinal and state. Returns whether none is left.
 ///
 /// # Errors
-/// If one cannot be deleted.
+/// If a deletion fails.
 pub(super) async fn delete_old_pods(
     cx: &mut Context<'_>,
     inputs: &Inputs,
@@ -36,7 +37,7 @@ pub(super) async fn delete_old_pods(
     }
     let deleted = inputs.with_ordinal().filter(|pod| is_old(pod) && !pod.is_terminating());
     let deletions: Vec<_> =
-        deleted.map(|pod| deletion(&inputs.set, pod, "it is of an older revision")).collect();
+        deleted.map(|pod| deletion(&inputs.set, pod, "it has an older revision")).collect();
     let mut plan = Plan::none();
     push_in_batches(&mut plan, &deletions);
     cx.apply(plan).await.all_done()?;
@@ -44,7 +45,7 @@ pub(super) async fn delete_old_pods(
     Ok(false)
 }
 
-/// Tells that it is done, if it was ever told that it was not.
+/// Reports completion, if the Progressing condition exists.
 pub(super) fn set_completed(new_status: &mut StatefulSetStatus, now: Time) {
     if new_status.conditions.of_type(PROGRESSING).is_some() {
         set_progressing(new_status, FALSE, "RecreateCompleted", "All pods recreated successfully", now);
@@ -52,13 +53,13 @@ pub(super) fn set_completed(new_status: &mut StatefulSetStatus, now: Time) {
 }
 
 fn set_progressing(new_status: &mut StatefulSetStatus, status: &str, reason: &str, message: &str, now: Time) {
-    let mut news = Condition::new(PROGRESSING, status, reason, message, now);
+    let mut condition = Condition::new(PROGRESSING, status, reason, message, now);
     let Some(existing) = new_status.conditions.iter_mut().find(|existing| existing.r#type == PROGRESSING)
     else {
-        return new_status.conditions.push(news);
+        return new_status.conditions.push(condition);
     };
-    if existing.status == news.status {
-        news.last_transition_time = existing.last_transition_time;
+    if existing.status == condition.status {
+        condition.last_transition_time = existing.last_transition_time;
     }
-    *existing = news;
+    *existing = condition;
 }

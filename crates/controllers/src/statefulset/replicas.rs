@@ -1,4 +1,4 @@
-//! Makes the pods that are missing, in order or all at once, and lets go of those out of range.
+//! Creates missing pods, in order or in parallel, and deletes pods out of range.
 
 use std::sync::Arc;
 
@@ -11,31 +11,32 @@ use super::inputs::{Inputs, is_running_and_ready};
 use super::pods::{self, creation, deletion, has_identity_and_claims, repair};
 use super::retention;
 
-/// How many numbers are worked on at once, at most.
+/// The largest batch of ordinals.
 const BATCH_MAX: usize = 500;
 
-/// What is to be done about one number: claims first, then the pod, then who owns the claims.
+/// The work for one ordinal: claims first, then the pod, then the claims' owners.
 #[derive(Default)]
 struct OrdinalPlan<'a> {
     ordinal: i32,
-    /// The pod that is there.
+    /// The existing pod.
     existing: Option<&'a Arc<Pod>>,
     claims: Vec<Write>,
-    /// Why its claims cannot all be had.
+    /// Why not all of its claims can exist.
     claim_errors: Vec<String>,
-    /// What it would be called if its claims could not be had; nothing if nobody needs to know.
+    /// The verb of the event if its claims cannot exist; no event if `None`.
     verb: Option<&'static str>,
     pod: Option<Write>,
-    /// Whether to look at who owns the claims.
+    /// Whether the owner references of the claims are updated.
     updates_owners: bool,
-    /// Whether the next number has to wait, if they go one after another.
+    /// Whether the next ordinal has to wait, if pods are created one after another.
     blocks: bool,
 }
 
-/// Looks after the pods in range, upwards. Tells whether nothing else may happen before they are well.
+/// Creates and repairs the pods in range, from the lowest ordinal up. Returns whether the reconcile must wait
+/// for one of them.
 ///
 /// # Errors
-/// If something could not be made or put right.
+/// If a write failed.
 pub(super) async fn ensure_replicas(
     cx: &mut Context<'_>,
     inputs: &Inputs,
@@ -48,7 +49,7 @@ pub(super) async fn ensure_replicas(
     for batch in if ordered { singly() } else { all_at_once() } {
         let plans = batch.iter().map(|&(ordinal, pod)| plan_ordinal(inputs, history, ordinal, pod));
         let plans = plans.collect::<Result<Vec<_>, _>>().map_err(ReconcileError::because)?;
-        let blocked = ordered && plans.iter().any(|plan_ordinal| plan_ordinal.blocks);
+        let blocked = ordered && plans.iter().any(|ordinal_plan| ordinal_plan.blocks);
         apply_plans(cx, inputs, plans).await?;
         if blocked {
             return Ok(true);
@@ -57,7 +58,7 @@ pub(super) async fn ensure_replicas(
     Ok(false)
 }
 
-/// Slices of one, two, four and so on: a mistake that all share is made once, not a thousand times.
+/// Slices of one, two, four and so on: an error that all have in common occurs once, not a thousand times.
 pub(super) fn batches<T>(mut rest: &[T]) -> Vec<&[T]> {
     let (mut batches, mut size) = (Vec::new(), 1);
     while !rest.is_empty() {
@@ -68,12 +69,12 @@ pub(super) fn batches<T>(mut rest: &[T]) -> Vec<&[T]> {
     batches
 }
 
-/// Adds writes that do not depend on each other. The first batch with a failure is the last.
+/// Adds independent writes in batches. No batch follows one with a failure.
 pub(super) fn push_in_batches(plan: &mut Plan, writes: &[Write]) {
     batches(writes).into_iter().for_each(|batch| plan.push_parallel(batch.to_vec()));
 }
 
-/// Which revision a new pod of a number is made from.
+/// The revision from which the pod of an ordinal is created.
 fn revision_for<'a>(inputs: &Inputs, history: &'a History, ordinal: i32) -> &'a Revision {
     let (set, index) = (&inputs.set, ordinal - inputs.start());
     let strategy = &set.spec.update_strategy;
@@ -84,33 +85,33 @@ fn revision_for<'a>(inputs: &Inputs, history: &'a History, ordinal: i32) -> &'a 
     if keeps_current { &history.current } else { &history.update }
 }
 
-/// What a number needs.
+/// The work for an ordinal.
 ///
 /// # Errors
-/// If no pod can be made from its template.
+/// If its template has no labels.
 fn plan_ordinal<'a>(
     inputs: &Inputs,
     history: &History,
     ordinal: i32,
     pod: Option<&'a Arc<Pod>>,
 ) -> Result<OrdinalPlan<'a>, &'static str> {
-    let mut plan_ordinal = OrdinalPlan { ordinal, existing: pod, ..OrdinalPlan::default() };
+    let mut ordinal_plan = OrdinalPlan { ordinal, existing: pod, ..OrdinalPlan::default() };
     match pod {
-        None if claims::are_stale(inputs, ordinal) => plan_ordinal.blocks = true,
+        None if claims::are_stale(inputs, ordinal) => ordinal_plan.blocks = true,
         None => {
             let Revision { name, template } = revision_for(inputs, history, ordinal);
-            plan_ordinal.pod = Some(creation(&inputs.set, ordinal, template, name)?);
-            plan_ordinal.require_claims(inputs, Some("Create"));
-            (plan_ordinal.updates_owners, plan_ordinal.blocks) = (true, true);
+            ordinal_plan.pod = Some(creation(&inputs.set, ordinal, template, name)?);
+            ordinal_plan.require_claims(inputs, Some("Create"));
+            (ordinal_plan.updates_owners, ordinal_plan.blocks) = (true, true);
         }
         Some(pod) if pod.is_terminal() => {
-            let ended = || deletion(&inputs.set, pod, "it has ended; another one takes its place");
-            plan_ordinal.pod = (!pod.is_terminating()).then(ended);
-            plan_ordinal.blocks = true;
+            let ended = || deletion(&inputs.set, pod, "it is terminal and will be recreated");
+            ordinal_plan.pod = (!pod.is_terminating()).then(ended);
+            ordinal_plan.blocks = true;
         }
-        Some(pod) => plan_ordinal.plan_existing_pod(inputs, pod),
+        Some(pod) => ordinal_plan.plan_existing_pod(inputs, pod),
     }
-    Ok(plan_ordinal)
+    Ok(ordinal_plan)
 }
 
 impl OrdinalPlan<'_> {
@@ -119,7 +120,7 @@ impl OrdinalPlan<'_> {
         self.verb = verb;
     }
 
-    /// What a pod needs that is there and has not ended.
+    /// The work for an existing pod that is not terminal.
     fn plan_existing_pod(&mut self, inputs: &Inputs, pod: &Arc<Pod>) {
         if pod.phase == PodPhase::Pending {
             self.require_claims(inputs, None);
@@ -138,7 +139,7 @@ impl OrdinalPlan<'_> {
     }
 }
 
-/// Meets the needs of a batch. What one lacks keeps none of the others.
+/// Applies the work of a batch. An error of one ordinal does not stop the others.
 async fn apply_plans(
     cx: &mut Context<'_>,
     inputs: &Inputs,
@@ -146,8 +147,8 @@ async fn apply_plans(
 ) -> Result<(), ReconcileError> {
     let mut retry = create_claims(cx, inputs, &mut plans).await;
     let mut writes = Vec::new();
-    for plan_ordinal in &mut plans {
-        writes.extend(plan_ordinal.pod.take().map(|write| (plan_ordinal.ordinal, write)));
+    for ordinal_plan in &mut plans {
+        writes.extend(ordinal_plan.pod.take().map(|write| (ordinal_plan.ordinal, write)));
     }
     let (ordinals, writes): (Vec<_>, Vec<_>) = writes.into_iter().unzip();
     let written = apply_together(cx, writes).await;
@@ -156,13 +157,13 @@ async fn apply_plans(
     let behind: Vec<_> =
         ordinals.iter().zip(&written.outcomes).filter(|(_, it)| cache_is_behind(it)).collect();
     let mut plan = Plan::none();
-    for plan_ordinal in plans.iter().filter(|plan_ordinal| plan_ordinal.updates_owners) {
-        if !behind.iter().any(|(ordinal, _)| **ordinal == plan_ordinal.ordinal) {
+    for ordinal_plan in plans.iter().filter(|ordinal_plan| ordinal_plan.updates_owners) {
+        if !behind.iter().any(|(ordinal, _)| **ordinal == ordinal_plan.ordinal) {
             retention::push(
                 &mut plan,
                 inputs,
-                plan_ordinal.ordinal,
-                plan_ordinal.existing.map(|pod| &**pod),
+                ordinal_plan.ordinal,
+                ordinal_plan.existing.map(|pod| &**pod),
                 false,
             );
         }
@@ -173,30 +174,30 @@ async fn apply_plans(
     retry.map_or(Ok(()), Err)
 }
 
-/// Makes the claims that are missing. Whoever cannot have them does without anything else this time.
+/// Creates missing claims. Ordinals whose claims cannot exist are removed from the batch.
 async fn create_claims(
     cx: &mut Context<'_>,
     inputs: &Inputs,
     plans: &mut Vec<OrdinalPlan<'_>>,
 ) -> Option<ReconcileError> {
     let (mut ordinals, mut writes) = (Vec::new(), Vec::new());
-    for plan_ordinal in plans.iter_mut() {
-        ordinals.extend(plan_ordinal.claims.iter().map(|_| plan_ordinal.ordinal));
-        writes.append(&mut plan_ordinal.claims);
+    for ordinal_plan in plans.iter_mut() {
+        ordinals.extend(ordinal_plan.claims.iter().map(|_| ordinal_plan.ordinal));
+        writes.append(&mut ordinal_plan.claims);
     }
     let names: Vec<_> = writes.iter().map(|write| write.target.key.name.clone()).collect();
     let applied = apply_together(cx, writes).await;
     for ((ordinal, name), outcome) in ordinals.into_iter().zip(names).zip(&applied.outcomes) {
-        let plan_ordinal = plans.iter_mut().find(|plan_ordinal| plan_ordinal.ordinal == ordinal);
-        if let (Some(plan_ordinal), Outcome::Failed(failure)) = (plan_ordinal, outcome) {
-            plan_ordinal.claim_errors.push(format!("failed to create PVC {name}: {}", failure.message));
+        let ordinal_plan = plans.iter_mut().find(|ordinal_plan| ordinal_plan.ordinal == ordinal);
+        if let (Some(ordinal_plan), Outcome::Failed(failure)) = (ordinal_plan, outcome) {
+            ordinal_plan.claim_errors.push(format!("failed to create PVC {name}: {}", failure.message));
         }
     }
     let (set, mut plan, mut retry) = (&*inputs.set, Plan::none(), applied.error);
-    for plan_ordinal in plans.iter().filter(|plan_ordinal| !plan_ordinal.claim_errors.is_empty()) {
-        let why = plan_ordinal.claim_errors.join(", ");
-        if let Some(verb) = plan_ordinal.verb {
-            let pod = pods::name(set, plan_ordinal.ordinal);
+    for ordinal_plan in plans.iter().filter(|ordinal_plan| !ordinal_plan.claim_errors.is_empty()) {
+        let why = ordinal_plan.claim_errors.join(", ");
+        if let Some(verb) = ordinal_plan.verb {
+            let pod = pods::name(set, ordinal_plan.ordinal);
             plan.record(pods::event(InvolvedObject::of(set), &set.meta.key.name, &pod, verb, Some(&why)));
         }
         retry.get_or_insert_with(|| ReconcileError::because(why));
@@ -204,7 +205,7 @@ async fn create_claims(
     if !plan.is_none() {
         cx.apply(plan).await;
     }
-    plans.retain(|plan_ordinal| plan_ordinal.claim_errors.is_empty());
+    plans.retain(|ordinal_plan| ordinal_plan.claim_errors.is_empty());
     retry
 }
 
@@ -217,10 +218,11 @@ async fn apply_together(cx: &mut Context<'_>, writes: Vec<Write>) -> Applied {
     cx.apply(plan).await
 }
 
-/// Lets go of pods out of range, from the top. Tells whether nothing else may happen before they are gone.
+/// Deletes pods out of range, from the highest ordinal down. Returns whether the reconcile must wait for
+/// them.
 ///
 /// # Errors
-/// If the owners of a claim cannot be put right, or a pod cannot be deleted.
+/// If a claim's owner references cannot be updated, or a pod cannot be deleted.
 pub(super) async fn scale_down(cx: &mut Context<'_>, inputs: &Inputs) -> Result<bool, ReconcileError> {
     let mut plan = Plan::none();
     for (ordinal, pod) in &inputs.condemned {
@@ -229,12 +231,12 @@ pub(super) async fn scale_down(cx: &mut Context<'_>, inputs: &Inputs) -> Result<
         }
     }
     let (deleted, stops) = pods_to_delete(inputs);
-    let delete = |pod: &Arc<Pod>| deletion(&inputs.set, pod, "its number is out of range");
+    let delete = |pod: &Arc<Pod>| deletion(&inputs.set, pod, "its ordinal is out of range");
     push_in_batches(&mut plan, &deleted.into_iter().map(delete).collect::<Vec<_>>());
     cx.apply(plan).await.all_done().map(|()| stops)
 }
 
-/// The pods out of range that may go now, and whether the rest has to wait for them.
+/// The pods out of range to delete now, and whether the rest has to wait for them.
 fn pods_to_delete(inputs: &Inputs) -> (Vec<&Arc<Pod>>, bool) {
     let from_the_top = || inputs.condemned.iter().rev().map(|(_, pod)| pod);
     if !inputs.is_ordered() {
@@ -242,7 +244,7 @@ fn pods_to_delete(inputs: &Inputs) -> (Vec<&Arc<Pod>>, bool) {
     }
     let Some(pod) = from_the_top().next() else { return (Vec::new(), false) };
     let healthy = is_running_and_ready(pod) && inputs.is_available(pod);
-    // Of the pods that are not well only the lowest may go: the others would lose the order.
+    // Of the unhealthy pods only the lowest may be deleted: the others keep their place in the order.
     let first_unhealthy = inputs.with_ordinal().find(|pod| !inputs.is_available(pod));
     let may_go = healthy || first_unhealthy.is_some_and(|unhealthy| unhealthy.meta.uid == pod.meta.uid);
     (if may_go && !pod.is_terminating() { vec![pod] } else { Vec::new() }, true)

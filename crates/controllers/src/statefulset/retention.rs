@@ -1,4 +1,4 @@
-//! Who owns the claims of a pod: the set or the pod, if claims are to go with it, or neither.
+//! The owners of a pod's claims, by the retention policy: the StatefulSet, the pod, or neither.
 
 use keleustes_objects::{
     ArcStr, Kind as _, OwnerReference, PersistentVolumeClaim, Pod, Resource, StatefulSet, Uid,
@@ -10,28 +10,28 @@ use super::claims::{of_ordinal, retention_deletes};
 use super::inputs::Inputs;
 use super::pods;
 
-/// Who is to own the claims of one number.
+/// The desired owners of one ordinal's claims.
 #[derive(Clone)]
 struct ClaimOwners {
     set: OwnerRule,
     pod: OwnerRule,
-    /// Whether claims are kept whatever happens; then it does not matter who else manages them.
+    /// Whether the policy retains claims in all cases; then other controllers do not matter.
     retains_all: bool,
 }
 
-/// One of the two that may own a claim.
+/// One of the two possible owners of a claim.
 #[derive(Clone)]
 struct OwnerRule {
     resource: Resource,
     name: ArcStr,
-    /// Nothing if it is only being made.
+    /// `None` if the object does not exist yet.
     uid: Option<Uid>,
-    /// Whether it is to own the claim.
+    /// Whether it should own the claim.
     owns: bool,
 }
 
 impl OwnerRule {
-    /// Whether an entry names it, in this life or another.
+    /// Whether an owner reference names it, with any UID.
     fn is_named_by(&self, owner: &OwnerReference) -> bool {
         owner.api_version == *self.resource.api_version()
             && owner.kind == *self.resource.kind
@@ -42,7 +42,7 @@ impl OwnerRule {
         self.is_named_by(owner) && self.uid.as_ref() != Some(&owner.uid)
     }
 
-    /// Whether the entries are as they are to be, as far as it is concerned.
+    /// Whether the owner references are as desired for this owner.
     fn is_satisfied(&self, owners: &[OwnerReference], may_own: bool) -> bool {
         match owners.iter().find(|owner| self.is_named_by(owner)) {
             Some(owner) => self.owns && may_own && owner.controller,
@@ -81,12 +81,12 @@ impl ClaimOwners {
         [&self.set, &self.pod]
     }
 
-    /// Whether an owner of the same name but of another life is noted; such a claim is left alone.
+    /// Whether an owner reference has the name but another UID; such a claim is not changed.
     fn have_other_uid(&self, owners: &[OwnerReference]) -> bool {
         owners.iter().any(|owner| self.rules().iter().any(|rules| rules.has_other_uid(owner)))
     }
 
-    /// Whether somebody else manages the claim; then we do not.
+    /// Whether another object controls the claim; then neither the StatefulSet nor the pod may.
     fn have_other_controller(&self, owners: &[OwnerReference]) -> bool {
         let foreign = |owner: &OwnerReference| {
             owner.controller && !self.rules().iter().any(|rules| rules.is_named_by(owner))
@@ -94,18 +94,18 @@ impl ClaimOwners {
         !self.retains_all && owners.iter().any(foreign)
     }
 
-    /// Whether nothing is to be changed.
+    /// Whether nothing has to change.
     fn match_policy(&self, owners: &[OwnerReference]) -> bool {
         let may_own = !self.have_other_controller(owners);
         self.have_other_uid(owners) || self.rules().iter().all(|rules| rules.is_satisfied(owners, may_own))
     }
 
-    /// Whether people should know that the policy is not heeded.
+    /// Whether a warning event is due because the policy cannot be applied.
     fn conflict_with_policy(&self, owners: &[OwnerReference]) -> bool {
         self.have_other_controller(owners) || (!self.retains_all && self.have_other_uid(owners))
     }
 
-    /// Puts the owners of a claim right. Entries of others stay as they are.
+    /// Updates the owner references of a claim. Other entries stay unchanged.
     fn apply_to(&self, claim: &mut Value) -> Edited {
         let entries = claim["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
         let read =
@@ -126,14 +126,14 @@ impl ClaimOwners {
     }
 }
 
-/// Whether the claims of a pod are owned as the set's policy has it.
+/// Whether the claims of a pod have the owners that the policy requires.
 pub(super) fn matches_policy(inputs: &Inputs, ordinal: i32, pod: &Pod, condemned: bool) -> bool {
     let owners = ClaimOwners::of(inputs, ordinal, Some(pod), condemned);
     of_ordinal(inputs, ordinal).all(|claim| owners.match_policy(&claim.meta.owner_references))
 }
 
-/// Adds what it takes to have the claims of a pod owned as the set's policy has it. Claims that are not seen
-/// yet are for a later turn.
+/// Adds the writes that give the claims of a pod the owners that the policy requires. Claims that are not
+/// cached yet are left to a later reconcile.
 pub(super) fn push(plan: &mut Plan, inputs: &Inputs, ordinal: i32, pod: Option<&Pod>, condemned: bool) {
     let owners = ClaimOwners::of(inputs, ordinal, pod, condemned);
     for claim in of_ordinal(inputs, ordinal) {
@@ -165,7 +165,7 @@ fn correction(
         (InvolvedObject::of(&*inputs.set), inputs.set.meta.key.name.clone(), owners.pod.name.clone());
     let (name, owners) = (claim.meta.key.name.clone(), owners.clone());
     Write::edit(claim, move |live| owners.apply_to(live))
-        .because("the policy of retention says who owns it")
+        .because("the retention policy determines its owners")
         .record_on_outcome(move |outcome| match outcome {
             Outcome::Failed(failure) if !condemned => {
                 let why =

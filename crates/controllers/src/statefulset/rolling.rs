@@ -1,4 +1,4 @@
-//! Replaces pods of older revisions, from the highest number down, as many at once as may be missing.
+//! Deletes pods of older revisions, from the highest ordinal down, within maxUnavailable.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::history::History;
 use super::inputs::Inputs;
 use super::pods::revision_of;
 
-/// How many pods may be missing; always at least one.
+/// maxUnavailable as a number; at least 1.
 pub(super) fn max_unavailable(set: &StatefulSet) -> i32 {
     let rolling = set.spec.update_strategy.rolling_update.as_ref();
     let wanted = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
     wanted.and_then(|wanted| wanted.scaled(set.spec.replicas, Rounding::Down)).unwrap_or(1).max(1)
 }
 
-/// The pods to delete so that newer ones take their place.
+/// The pods to delete so that they are recreated with the update revision.
 pub(super) fn pods_to_replace(
     inputs: &Inputs,
     history: &History,
@@ -47,7 +47,7 @@ pub(super) fn pods_to_replace(
     unhealthy.into_iter().chain(healthy.into_iter().take(room)).collect()
 }
 
-/// The first old pod from the top, if all above it are well.
+/// The first old pod from the highest ordinal down, if all above it are available.
 fn one_by_one(inputs: &Inputs, targets: &[Arc<Pod>], is_old: impl Fn(&Pod) -> bool) -> Vec<Arc<Pod>> {
     for pod in targets {
         if is_old(pod) && !pod.is_terminating() {

@@ -1,4 +1,4 @@
-//! What the status of a StatefulSet says, and whether that is news.
+//! Computes the status of a StatefulSet and decides whether to write it.
 
 use keleustes_objects::{Pod, PodPhase, StatefulSetStatus};
 use keleustes_plan::{Plan, StatusUrgency, Write};
@@ -9,17 +9,17 @@ use super::pods::revision_of;
 use super::{RECREATE, recreate};
 use crate::workloads::status_urgency::StatusChange;
 
-/// The status that the facts come to, before any pod is replaced.
+/// The status that results from the inputs, before any pod is replaced.
 pub(super) fn of(inputs: &Inputs, history: &History) -> StatefulSetStatus {
     let count = |wanted: &dyn Fn(&Pod) -> bool| {
         i32::try_from(inputs.with_ordinal().filter(|pod| wanted(pod)).count()).unwrap_or(i32::MAX)
     };
-    let made = |pod: &Pod| pod.phase != PodPhase::Unset;
+    let has_phase = |pod: &Pod| pod.phase != PodPhase::Unset;
     let of_revision =
-        |name: &str| count(&|pod| made(pod) && !pod.is_terminating() && revision_of(pod) == name);
+        |name: &str| count(&|pod| has_phase(pod) && !pod.is_terminating() && revision_of(pod) == name);
     let mut status = inputs.set.status.clone();
     status.observed_generation = inputs.set.meta.generation;
-    status.replicas = count(&made);
+    status.replicas = count(&has_phase);
     status.ready_replicas = count(&is_running_and_ready);
     status.available_replicas = count(&|pod| {
         is_running_and_ready(pod) && pod.is_available(inputs.set.spec.min_ready_seconds, inputs.now)
@@ -32,7 +32,7 @@ pub(super) fn of(inputs: &Inputs, history: &History) -> StatefulSetStatus {
     status
 }
 
-/// Once all pods are of the wanted revision, that is the current one.
+/// Once all pods have the update revision, it becomes the current revision.
 pub(super) fn complete(inputs: &Inputs, status: &mut StatefulSetStatus) {
     let wanted = inputs.set.spec.replicas;
     if status.updated_replicas == wanted && status.replicas == wanted && status.ready_replicas == wanted {
@@ -44,7 +44,8 @@ pub(super) fn complete(inputs: &Inputs, status: &mut StatefulSetStatus) {
     }
 }
 
-/// How soon the status must be known: at once if a wish of the user is seen or fulfilled.
+/// Immediate if a generation is observed for the first time, if the update completes, or if a revision or
+/// condition changes.
 pub(super) fn status_urgency(inputs: &Inputs, status: &StatefulSetStatus) -> StatusUrgency {
     let (wanted, existing) = (inputs.set.spec.replicas, &inputs.set.status);
     let has_all = |status: &StatefulSetStatus| {
@@ -57,7 +58,7 @@ pub(super) fn status_urgency(inputs: &Inputs, status: &StatefulSetStatus) -> Sta
     StatusChange { is_milestone, is_superseded: false }.status_urgency()
 }
 
-/// Writes the status if it says anything new. That the name of a revision was taken is no news by itself.
+/// Writes the status if it changed. A changed collision count alone is not written.
 pub(super) fn plan(inputs: &Inputs, status: &StatefulSetStatus, status_urgency: StatusUrgency) -> Plan {
     let existing = &inputs.set.status;
     let new_status = StatefulSetStatus { collision_count: status.collision_count, ..existing.clone() };
@@ -65,5 +66,5 @@ pub(super) fn plan(inputs: &Inputs, status: &StatefulSetStatus, status_urgency: 
         return Plan::none();
     }
     let put = Write::put_status(&*inputs.set, status).conflict_tries(5);
-    Plan::of(put.status_urgency(status_urgency).because("its pods tell something new"))
+    Plan::of(put.status_urgency(status_urgency).because("its pods or revisions changed"))
 }

@@ -1,5 +1,5 @@
-//! Whom a change of something owned concerns: the owner before, the owner after and, if there is none, all
-//! who might adopt it.
+//! Which owners are enqueued for a change of a dependent: its old controller, its new controller and, if it
+//! is an orphan, every owner that could adopt it.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use keleustes_plan::{Change, Enqueue, View};
 
 use super::owners::resolve;
 
-/// A kind that selects what is its own by labels.
+/// A kind that selects its dependents by labels.
 pub(crate) trait HasSelector: Kind {
-    /// Which objects are its own; nothing if it selects none or everything, or its selector makes no sense.
+    /// The selector. `None` if it is empty, missing or invalid.
     fn selector(&self) -> Option<Matcher>;
-    /// For how long a pod of its own must be ready to be available.
+    /// How long a pod must be ready to be available.
     fn min_ready_seconds(&self) -> i32;
 
-    /// Whether its selector wants an object with these labels. What has none is wanted by nobody.
+    /// Whether the selector matches these labels. An object without labels is never selected.
     fn selects(&self, labels: &Labels) -> bool {
         !labels.is_empty() && self.selector().is_some_and(|selector| selector.matches(labels))
     }
 }
 
-/// Those that have the selector of newer kinds.
+/// For the kinds whose selector is a `LabelSelector`.
 macro_rules! impl_has_selector {
     ($($kind:ty),*) => {$(
         impl HasSelector for $kind {
@@ -52,13 +52,13 @@ impl HasSelector for ReplicationController {
     }
 }
 
-/// Enqueue the object itself, whatever happened to it.
+/// Enqueues the object itself for every change.
 pub(crate) fn enqueue_self<O: Kind>(change: &Change<O>, _: &View<'_>, enqueue: &mut Enqueue) {
     enqueue.add(change.latest().key());
 }
 
-/// Enqueue the owners of something that changed or, if it has none and is new or newly labelled, everybody
-/// who might adopt it.
+/// Enqueues the old and the new controller of a changed object. If the object is an orphan that is new,
+/// relabelled or just released, enqueues every owner that could adopt it.
 pub(crate) fn enqueue_owners<O: HasSelector, T: Kind>(
     change: &Change<T>,
     view: &View<'_>,
@@ -81,8 +81,8 @@ pub(crate) fn enqueue_owners<O: HasSelector, T: Kind>(
     }
 }
 
-/// Enqueue the owner of a pod that just became ready when it will have been so for long enough, and a margin
-/// later.
+/// Enqueues the owner of a pod that has just become ready for the moment at which the pod becomes available,
+/// plus a margin.
 pub(crate) fn enqueue_when_available<O: HasSelector>(
     change: &Change<Pod>,
     margin: Duration,

@@ -1,4 +1,4 @@
-//! The annotation by which old clients go back.
+//! The rollback annotation of old clients.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn back(to: &str) -> Value {
     back
 }
 
-const EDIT: &str = "edit deployments.apps a/web because an earlier revision was asked for\n";
+const EDIT: &str = "edit deployments.apps a/web because a rollback was requested\n";
 
 fn rollback_annotation_is_removed(mut cluster: RehearsalCluster) -> bool {
     cluster.reconcile(&the_loop(), web());
@@ -18,7 +18,7 @@ fn rollback_annotation_is_removed(mut cluster: RehearsalCluster) -> bool {
 
 /// Proves DEP-71.
 #[test]
-fn only_a_number_asks_to_go_back() {
+fn only_a_number_requests_a_rollback() {
     for nothing in ["", "x"] {
         assert!(!reconcile(cluster(back(nothing), [new(3, 3), old(0, 0)])).contains("edit"), "{nothing}");
     }
@@ -28,7 +28,7 @@ fn only_a_number_asks_to_go_back() {
 
 /// Proves DEP-72.
 #[test]
-fn zero_is_the_one_before() {
+fn rollback_to_zero_means_the_previous_revision() {
     let there = || cluster(back("0"), [new(3, 3), old(0, 0), set("older", "v0", 0, 0)]);
     assert_eq!(
         reconcile(there()),
@@ -44,11 +44,11 @@ fn zero_is_the_one_before() {
 
 /// Proves DEP-73, DEP-74.
 #[test]
-fn the_template_and_what_it_was_told_come_back() {
+fn rollback_restores_the_template_and_the_annotations() {
     let mut old = old(0, 0);
     old["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] = json!("x");
-    old["metadata"]["annotations"]["told"] = json!("then");
-    let mut now = with_field(back("1"), "/metadata/annotations/told", json!("now"));
+    old["metadata"]["annotations"]["note"] = json!("then");
+    let mut now = with_field(back("1"), "/metadata/annotations/note", json!("now"));
     now["metadata"]["annotations"]["other"] = json!("now");
     now["metadata"]["annotations"][annotations::LAST_APPLIED] = json!("{}");
     let mut there = cluster(now, [new(3, 3), old]);
@@ -60,9 +60,9 @@ fn the_template_and_what_it_was_told_come_back() {
     assert_eq!(live["spec"]["template"], template("v1"));
     assert_eq!(
         live["metadata"]["annotations"],
-        json!({annotations::REVISION: "2", annotations::LAST_APPLIED: "{}", "told": "then"})
+        json!({annotations::REVISION: "2", annotations::LAST_APPLIED: "{}", "note": "then"})
     );
-    // Nobody is told of what did not happen.
+    // A failed update records no event.
     let refused = cluster(back("1"), [new(3, 3), super::old(0, 0)]);
     let refused = refused.failing::<Deployment>("update", &web(), super::api_error(ErrorReason::Conflict));
     assert!(!reconcile(refused).contains("event"));
@@ -70,7 +70,7 @@ fn the_template_and_what_it_was_told_come_back() {
 
 /// Proves DEP-74, DEP-119.
 #[test]
-fn there_is_no_way_back_to_what_is() {
+fn rollback_to_the_current_template_is_rejected() {
     let there = || cluster(back("2"), [new(3, 3), old(0, 0)]);
     check(
         there(),
@@ -84,7 +84,7 @@ fn there_is_no_way_back_to_what_is() {
 
 /// Proves DEP-75.
 #[test]
-fn a_revision_that_is_not_there_is_told_of_and_the_newest_is_made_first() {
+fn rollback_to_a_missing_revision_warns_after_creating_the_new_replica_set() {
     let there = || cluster(back("9"), [old(3, 3)]);
     let transcript = reconcile(there());
     assert!(transcript.starts_with("create replicasets.apps a/web-"), "{transcript}");

@@ -1,4 +1,4 @@
-//! Counts, conditions, and when to look again.
+//! Counts, conditions and requeue delays.
 
 use keleustes_plan::StatusUrgency;
 
@@ -14,7 +14,7 @@ fn with_progress(deployment: Value, progress: &Value) -> Value {
     with_field(deployment, "/status/conditions", conditions)
 }
 
-/// A rollout of which two of three pods are there, as its status says already.
+/// A rollout with two of three pods available, as its status reports.
 fn halfway(progress: &Value) -> Value {
     let mut halfway = with_progress(deployment(3), progress);
     for (count, number) in
@@ -27,7 +27,7 @@ fn halfway(progress: &Value) -> Value {
     halfway
 }
 
-/// `Progressing` for a reason, last heard of so many seconds ago.
+/// A Progressing condition, last updated so many seconds ago.
 fn progress(status: &str, reason: &str, seconds_ago: u32) -> Value {
     let (minutes, seconds) = (59 - seconds_ago / 60, 60 - seconds_ago % 60);
     let mut progress = condition("Progressing", status, reason, "m");
@@ -40,7 +40,7 @@ fn progress(status: &str, reason: &str, seconds_ago: u32) -> Value {
 
 /// Proves DEP-76.
 #[test]
-fn counts_are_sums_and_what_is_missing_is_missing() {
+fn counts_are_sums_over_replica_sets() {
     let counted = with_field(deployment(3), "/status/collisionCount", json!(4));
     let counted = with_field(counted, "/metadata/generation", json!(9));
     let mut new_set = new(2, 1);
@@ -59,7 +59,7 @@ fn counts_are_sums_and_what_is_missing_is_missing() {
 
 /// Proves DEP-77.
 #[test]
-fn terminating_pods_are_counted_if_all_tell() {
+fn terminating_pods_are_counted_if_all_replica_sets_report_them() {
     let status_urgency = |set: Value, count: Value| with_field(set, "/status/terminatingReplicas", count);
     let sum = |one: Value, other: Value| {
         put(cluster(deployment(3), [one, other]))["status"]["terminatingReplicas"].clone()
@@ -75,7 +75,7 @@ fn terminating_pods_are_counted_if_all_tell() {
 
 /// Proves DEP-78, DEP-98, DEP-109.
 #[test]
-fn it_is_available_if_enough_pods_are() {
+fn available_is_true_if_enough_pods_are_available() {
     for (desired, available, status) in [(3, 2, "True"), (3, 1, "False"), (1, 0, "True"), (0, 0, "True")] {
         let condition =
             written_condition(cluster(deployment(desired), [new(desired, available)]), "Available");
@@ -88,7 +88,7 @@ fn it_is_available_if_enough_pods_are() {
     );
     let fine = written_condition(cluster(recreating(deployment(3)), [new(3, 3)]), "Available");
     assert_eq!(words(&fine), ["True", "MinimumReplicasAvailable", "Deployment has minimum availability."]);
-    // None wanted: all go, and that is complete.
+    // Zero replicas: all pods are removed, and that is complete.
     assert_eq!(sizes(cluster(deployment(0), [new(3, 3)])), sized(&[("new", 0)]));
     let none = written_condition(cluster(deployment(0), [new(0, 0)]), "Progressing");
     assert_eq!(words(&none)[1], "NewReplicaSetAvailable");
@@ -96,12 +96,12 @@ fn it_is_available_if_enough_pods_are() {
 
 /// Proves DEP-79.
 #[test]
-fn a_condition_that_says_the_same_is_left_alone() {
-    // Only the counts are news.
+fn an_unchanged_condition_is_kept() {
+    // Only the counts changed.
     let stale = with_field(complete(3), "/status/readyReplicas", json!(2));
     let status = put(cluster(stale.clone(), [new(3, 3)]))["status"].take();
     assert_eq!(status["conditions"], stale["status"]["conditions"]);
-    // The same status for another reason: it moves to the end and keeps its transition.
+    // The same status with another reason: the condition moves to the end and keeps its lastTransitionTime.
     let running = with_field(
         complete(3),
         "/status/conditions/0",
@@ -120,7 +120,7 @@ fn a_condition_that_says_the_same_is_left_alone() {
 
 /// Proves DEP-82, DEP-83.
 #[test]
-fn progress_is_judged_while_there_is_a_deadline_and_a_rollout() {
+fn progressing_exists_only_with_a_deadline() {
     for endless in [Value::Null, json!(i32::MAX)] {
         let endless = with_field(
             halfway(&progress("True", "ReplicaSetUpdated", 9)),
@@ -129,13 +129,13 @@ fn progress_is_judged_while_there_is_a_deadline_and_a_rollout() {
         );
         assert_eq!(written_condition(cluster(endless, [new(3, 2)]), "Progressing"), Value::Null);
     }
-    // Once all was available, pods that fail later are no rollout that stands still.
+    // After completion, failing pods do not count as a stalled rollout.
     check(cluster(halfway(&progress("True", "NewReplicaSetAvailable", 900)), [new(3, 2)]), "");
 }
 
 /// Proves DEP-84, DEP-120.
 #[test]
-fn it_is_complete_when_the_newest_has_all_and_all_are_available() {
+fn a_rollout_is_complete_when_all_replicas_are_updated_and_available() {
     let running = || halfway(&progress("True", "ReplicaSetUpdated", 9));
     let condition = written_condition(cluster(running(), [new(3, 3)]), "Progressing");
     assert_eq!(
@@ -154,7 +154,7 @@ fn it_is_complete_when_the_newest_has_all_and_all_are_available() {
 
 /// Proves DEP-85, DEP-86, DEP-120.
 #[test]
-fn it_gets_on_if_any_count_is_better_than_before() {
+fn a_rollout_progresses_if_any_count_improves() {
     let before = |field: &str, number: i32, status: &str| {
         let there = halfway(&progress(status, "ReplicaSetUpdated", 9));
         with_field(there, &format!("/status/{field}"), json!(number))
@@ -174,7 +174,7 @@ fn it_gets_on_if_any_count_is_better_than_before() {
     let condition =
         written_condition(cluster(before("readyReplicas", 1, "Unknown"), [new(3, 2)]), "Progressing");
     assert_eq!(condition["lastTransitionTime"], "2027-01-15T08:00:00Z");
-    // Without a newest one it is the Deployment that gets on.
+    // Without a new ReplicaSet the message names the Deployment.
     let waiting = recreating(before("readyReplicas", 1, "True"));
     let condition = written_condition(cluster(waiting, [old(3, 2)]), "Progressing");
     assert_eq!(words(&condition)[2], "Deployment \"web\" is progressing.");
@@ -182,7 +182,7 @@ fn it_gets_on_if_any_count_is_better_than_before() {
 
 /// Proves DEP-87, DEP-107, DEP-117, DEP-120.
 #[test]
-fn it_times_out_when_it_stands_still_and_recovers_when_it_gets_on() {
+fn a_stalled_rollout_times_out_and_recovers() {
     let reason = |progress: Value| {
         let transcript = reconcile(cluster(halfway(&progress), [new(3, 2)]));
         match transcript.contains(STATUS) {
@@ -203,7 +203,7 @@ fn it_times_out_when_it_stands_still_and_recovers_when_it_gets_on() {
         words(&timed_out),
         ["False", "ProgressDeadlineExceeded", "ReplicaSet \"new\" has timed out progressing."]
     );
-    // It stays so, is moved on all the same, and recovers.
+    // It stays timed out, the rollout continues all the same, and the condition recovers.
     assert_eq!(reason(progress("False", "ProgressDeadlineExceeded", 9)), "");
     let late = || halfway(&progress("False", "ProgressDeadlineExceeded", 9));
     assert_eq!(sizes(cluster(late(), [new(1, 1), old(3, 3)])), sized(&[("old", 1)]));
@@ -212,7 +212,7 @@ fn it_times_out_when_it_stands_still_and_recovers_when_it_gets_on() {
         words(&written_condition(cluster(better, [new(3, 2)]), "Progressing"))[..2],
         ["True", "ReplicaSetUpdated"]
     );
-    // A time from the future puts it off.
+    // A time in the future postpones the deadline.
     let mut future = progress("True", "ReplicaSetUpdated", 9);
     future["lastUpdateTime"] = json!("2027-01-15T09:00:00Z");
     assert_eq!(reason(future), "requeue after 4201s\n");
@@ -220,7 +220,7 @@ fn it_times_out_when_it_stands_still_and_recovers_when_it_gets_on() {
 
 /// Proves DEP-88.
 #[test]
-fn what_keeps_a_replica_set_from_its_pods_is_passed_on() {
+fn replica_failure_is_copied_from_the_replica_set() {
     let failing = |set: Value, message: &str| {
         let mut failure = condition("ReplicaFailure", "True", "FailedCreate", message);
         failure["lastUpdateTime"].take();
@@ -231,7 +231,7 @@ fn what_keeps_a_replica_set_from_its_pods_is_passed_on() {
     assert_eq!(words(&copied_annotations), ["True", "FailedCreate", "new"]);
     assert_eq!(copied_annotations["lastUpdateTime"], copied_annotations["lastTransitionTime"]);
     assert_eq!(words(&there([failing(old(1, 1), "old"), new(3, 2)]))[2], "old");
-    // One that is told already keeps its words, and goes when nothing fails any more.
+    // An existing condition keeps its message, and is removed when nothing fails any more.
     let mut told_before = complete(3);
     let earlier = condition("ReplicaFailure", "True", "FailedCreate", "earlier");
     told_before["status"]["conditions"].as_array_mut().unwrap().insert(0, earlier);
@@ -241,7 +241,7 @@ fn what_keeps_a_replica_set_from_its_pods_is_passed_on() {
 
 /// Proves DEP-89.
 #[test]
-fn it_is_looked_at_again_when_the_deadline_will_have_passed() {
+fn the_deployment_is_requeued_after_its_progress_deadline() {
     let there = |progress: Value| cluster(halfway(&progress), [new(3, 2)]);
     check(there(progress("True", "ReplicaSetUpdated", 100)), "requeue after 501s\n");
     check(there(progress("False", "ProgressDeadlineExceeded", 100)), "");
@@ -249,13 +249,13 @@ fn it_is_looked_at_again_when_the_deadline_will_have_passed() {
         with_field(halfway(&progress("True", "x", 100)), "/spec/progressDeadlineSeconds", Value::Null);
     assert!(
         !reconcile(cluster(with_field(endless, "/status/conditions", json!([])), [new(3, 2)]))
-            .contains("revisit")
+            .contains("requeue")
     );
 }
 
 /// Proves DEP-90.
 #[test]
-fn where_nothing_is_rolled_only_counts_and_availability_are_told() {
+fn without_a_rollout_only_counts_and_available_are_updated() {
     let failure = condition("ReplicaFailure", "True", "FailedCreate", "m");
     for still in [terminating(complete(3)), with_field(complete(3), "/spec/replicas", json!(2))] {
         let mut still = with_progress(still, &progress("True", "ReplicaSetUpdated", 900));
@@ -268,7 +268,7 @@ fn where_nothing_is_rolled_only_counts_and_availability_are_told() {
     }
 }
 
-/// How soon the status must be known that a Deployment with these sets comes to.
+/// The urgency of the status that a Deployment with these ReplicaSets gets.
 fn status_urgency(deployment: Value, sets: &[Value], changed_anything: bool) -> StatusUrgency {
     let cluster = cluster(deployment, sets.iter().cloned());
     let view = cluster.view();
@@ -281,9 +281,9 @@ fn status_urgency(deployment: Value, sets: &[Value], changed_anything: bool) -> 
 }
 
 #[test]
-fn wishes_seen_and_fulfilled_and_conditions_must_be_known_at_once() {
+fn status_is_immediate_for_new_generations_completion_and_conditions() {
     let halfway = || halfway(&progress("True", "ReplicaSetUpdated", 10));
-    // One more, one less, and the last one.
+    // One more pod, one fewer, and the last one.
     assert_eq!(
         status_urgency(with_field(halfway(), "/spec/replicas", json!(9)), &[new(9, 8)], false),
         StatusUrgency::Coalesce
@@ -291,13 +291,13 @@ fn wishes_seen_and_fulfilled_and_conditions_must_be_known_at_once() {
     assert_eq!(status_urgency(halfway(), &[new(3, 2), old(1, 0)], true), StatusUrgency::Superseded);
     assert_eq!(status_urgency(halfway(), &[new(3, 3)], false), StatusUrgency::Immediate);
     assert_eq!(status_urgency(halfway(), &[new(3, 3)], true), StatusUrgency::Immediate);
-    // What is complete stays so, while old pods take their time to end.
+    // Complete stays complete while old pods terminate.
     let ending = with_field(old(0, 0), "/status/terminatingReplicas", json!(1));
     assert_eq!(status_urgency(complete(3), &[new(3, 3), ending], false), StatusUrgency::Coalesce);
-    // Somebody has asked for something else.
+    // The user has changed the spec.
     let replicas = with_field(halfway(), "/metadata/generation", json!(3));
     assert_eq!(status_urgency(replicas, &[new(3, 2)], true), StatusUrgency::Immediate);
-    // Too few are left, and nothing gets on any more.
+    // Fewer than the minimum are available, and the deadline has passed.
     assert_eq!(status_urgency(halfway(), &[new(3, 1)], false), StatusUrgency::Immediate);
     let patient = with_field(
         with_progress(halfway(), &progress("True", "ReplicaSetUpdated", 700)),

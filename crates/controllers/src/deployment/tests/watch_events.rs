@@ -1,4 +1,4 @@
-//! Which Deployments hear of which change.
+//! Which Deployments are enqueued for which watch event.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn labelled(app: &str, set: Value) -> Value {
 
 /// Proves DEP-5.
 #[test]
-fn whatever_happens_to_a_deployment_wakes_it() {
+fn every_change_of_a_deployment_enqueues_it() {
     let (a_loop, mut table) = (the_loop(), Store::<Deployment>::default());
     let cluster = RehearsalCluster::of(&a_loop);
     assert_eq!(cluster.enqueued_by(&a_loop, table.apply(decoded(deployment(1)))), ["a/web"]);
@@ -57,7 +57,7 @@ fn whatever_happens_to_a_deployment_wakes_it() {
 
 /// Proves DEP-6.
 #[test]
-fn a_new_replica_set_wakes_its_owner_or_whoever_could_adopt_it() {
+fn a_new_replica_set_enqueues_its_controller_or_possible_adopters() {
     assert_eq!(enqueue(None, old(1, 1)), ["a/web"]);
     assert_eq!(enqueue(None, terminating(old(1, 1))), ["a/web"]);
     for (field, value) in [("kind", "Thing"), ("name", "gone"), ("uid", "u-gone")] {
@@ -72,7 +72,7 @@ fn a_new_replica_set_wakes_its_owner_or_whoever_could_adopt_it() {
 
 /// Proves DEP-7.
 #[test]
-fn a_changed_replica_set_wakes_old_and_new_owners() {
+fn a_changed_replica_set_enqueues_old_and_new_controllers() {
     assert_eq!(enqueue(Some(old(1, 1)), old(1, 0)), ["a/web"]);
     assert_eq!(enqueue(Some(of_other(old(1, 1))), old(1, 1)), ["a/other", "a/web"]);
     assert_eq!(enqueue(Some(old(1, 1)), labelled("other", orphan())), ["a/web", "a/other"]);
@@ -84,7 +84,7 @@ fn a_changed_replica_set_wakes_old_and_new_owners() {
 
 /// Proves DEP-8.
 #[test]
-fn the_end_of_a_replica_set_wakes_its_owner() {
+fn a_deleted_replica_set_enqueues_its_controller() {
     let (a_loop, size) = (the_loop(), cluster(deployment(1), []));
     assert_eq!(size.enqueued_by(&a_loop, Change::<ReplicaSet>::deleted(decoded(old(1, 1)))), ["a/web"]);
     assert!(size.enqueued_by(&a_loop, Change::<ReplicaSet>::deleted(decoded(orphan()))).is_empty());
@@ -92,7 +92,7 @@ fn the_end_of_a_replica_set_wakes_its_owner() {
 
 /// Proves DEP-9, DEP-114.
 #[test]
-fn only_the_end_of_a_pod_matters_and_only_where_new_ones_wait_for_it() {
+fn a_deleted_pod_enqueues_only_a_recreate_deployment() {
     let a_loop = the_loop();
     let end = |deployment: Value, pod: Value| {
         cluster(deployment, [old(0, 0)]).enqueued_by(&a_loop, Change::<Pod>::deleted(decoded(pod)))

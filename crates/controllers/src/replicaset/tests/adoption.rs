@@ -1,4 +1,4 @@
-//! Whose pods are whose.
+//! Adoption and release of pods.
 
 use keleustes_plan::PatchKind;
 use keleustes_plan::{Action, Write};
@@ -22,24 +22,24 @@ fn claimed_by(set: Value, pods: &[Value]) -> (Vec<String>, Vec<Write>) {
 
 /// Proves RS-19, RS-31, RS-88, INF-6, INF-100.
 #[test]
-fn what_another_manages_is_ignored_and_what_is_ours_is_kept() {
+fn pods_of_another_controller_are_ignored_and_own_pods_are_kept() {
     let of_another = owned_by("ReplicaSet", "other", "u-other", orphan("x"));
     let elsewhere = with_field(orphan("z"), "/metadata/namespace", json!("b"));
     check(with_pods(cluster(set(1)), [of_another, pod("y"), elsewhere]), STATUS);
-    // Also by one that is on its way out.
+    // A terminating ReplicaSet keeps its pods as well.
     let (owned, writes) = claimed_by(terminating(set(1)), &[pod("y")]);
     assert_eq!((owned, writes.len()), (vec!["y".to_owned()], 0));
 }
 
 /// Proves RS-32, RS-37, INF-95, INF-101, INF-106, INF-107.
 #[test]
-fn what_does_not_match_any_more_is_released() {
+fn pods_that_no_longer_match_are_released() {
     let strays = || with_pods(cluster(up_to_date(1)), [pod("x"), stray("y")]);
     check(strays(), &format!("patch pods a/y {RELEASE}\n"));
     let (owned, writes) = claimed_by(set(1), &[stray("y")]);
     let [write] = &writes[..] else { panic!("one write") };
     assert!(owned.is_empty());
-    assert_eq!(write.target.uid.to_string(), "u-y", "the life that was seen, and no other");
+    assert_eq!(write.target.uid.to_string(), "u-y", "a UID precondition");
     let Action::Patch { form: PatchKind::Strategic, body, subresource: "" } = &write.action else {
         panic!("a strategic patch")
     };
@@ -51,13 +51,13 @@ fn what_does_not_match_any_more_is_released() {
     let raced =
         strays().failing::<Pod>("patch", &Key::namespaced("a", "y"), api_error(ErrorReason::Conflict));
     check(raced, &format!("patch pods a/y {RELEASE} FAILED: refused\nretry: refused\n"));
-    // One that is on its way out lets go of nothing, and does not count it either.
+    // A terminating ReplicaSet releases nothing, and does not count a pod that no longer matches.
     check(with_pods(cluster(terminating(up_to_date(1))), [pod("x"), stray("y")]), "");
 }
 
 /// Proves RS-33, RS-36, INF-95, INF-102, INF-105, INF-107.
 #[test]
-fn what_matches_and_nobody_manages_is_adopted() {
+fn matching_orphans_are_adopted() {
     let (owned, writes) = claimed_by(set(1), &[orphan("x")]);
     let [write] = &writes[..] else { panic!("one write") };
     assert_eq!((owned, write.target.uid.to_string()), (vec!["x".to_owned()], "u-x".to_owned()));
@@ -78,7 +78,7 @@ fn what_matches_and_nobody_manages_is_adopted() {
         let (owned, writes) = claimed_by(set, &[pod]);
         assert!(owned.is_empty() && writes.is_empty());
     }
-    // One that turns out to be gone is no error, and does not count.
+    // An orphan that was deleted is no error, and is not counted.
     let gone = with_pods(cluster(set(1)), [orphan("x")]);
     let gone = gone.failing::<Pod>("patch", &Key::namespaced("a", "x"), api_error(ErrorReason::NotFound));
     check(gone, &format!("patch pods a/x {ADOPT} (refused, which is fine: refused)\n{CREATE}"));
@@ -86,7 +86,7 @@ fn what_matches_and_nobody_manages_is_adopted() {
 
 /// Proves RS-34.
 #[test]
-fn nothing_is_adopted_for_a_set_that_is_gone_or_going() {
+fn no_orphan_is_adopted_by_a_deleted_or_terminating_replica_set() {
     let cached = || RehearsalCluster::of(&the_loop()).with_cached::<ReplicaSet>(set(2));
     let another = with_field(set(2), "/metadata/uid", json!("u-another"));
     for (cluster, why) in [
@@ -105,9 +105,9 @@ fn nothing_is_adopted_for_a_set_that_is_gone_or_going() {
 
 /// Proves RS-28, RS-35, INF-108.
 #[test]
-fn a_failed_claim_stops_no_other_claim_and_all_else() {
+fn a_failed_adoption_stops_the_reconcile_but_no_other_adoption() {
     let cluster = with_pods(cluster(set(5)), [orphan("x"), orphan("y"), stray("z")]);
-    // Another set was faster.
+    // Another ReplicaSet has adopted it first.
     let cluster =
         cluster.failing::<Pod>("patch", &Key::namespaced("a", "x"), api_error(ErrorReason::Invalid));
     check(
@@ -123,7 +123,7 @@ fn a_failed_claim_stops_no_other_claim_and_all_else() {
 
 /// Proves RS-27, INF-96.
 #[test]
-fn only_active_pods_are_claimed_counted_and_deleted() {
+fn only_active_pods_are_adopted_counted_and_deleted() {
     let phase = |phase: &str, pod| with_field(pod, "/status/phase", json!(phase));
     let inactive = [
         phase("Succeeded", pod("x")),
@@ -138,7 +138,7 @@ fn only_active_pods_are_claimed_counted_and_deleted() {
 
 /// Proves RS-84.
 #[test]
-fn a_set_on_its_way_out_only_tells_its_counts() {
+fn a_terminating_replica_set_only_updates_its_status() {
     for replicas in [0, 2] {
         let cluster = with_pods(cluster(terminating(set(replicas))), [pod("x"), orphan("y"), stray("z")]);
         check(cluster, STATUS);

@@ -1,4 +1,4 @@
-//! What a turn does about a set and its pods, told step by step.
+//! The transcript of one reconcile of a ReplicaSet with given pods.
 
 mod adoption;
 mod scaling;
@@ -21,7 +21,7 @@ fn web() -> Key {
     Key::namespaced("a", "web")
 }
 
-/// A set that wants so many pods. Its status says that it has none.
+/// A ReplicaSet with so many desired replicas and a status of 0 replicas.
 fn set(replicas: i32) -> Value {
     json!({
         "metadata": {
@@ -36,7 +36,7 @@ fn set(replicas: i32) -> Value {
     })
 }
 
-/// The set, with a status that says that all these pods are there, ready and available.
+/// The ReplicaSet with a status that reports all replicas as ready and available.
 fn up_to_date(replicas: i32) -> Value {
     let mut set = set(replicas);
     for count in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
@@ -45,7 +45,7 @@ fn up_to_date(replicas: i32) -> Value {
     set
 }
 
-/// A pod that nobody manages: it runs, is ready and matches the set.
+/// A running, ready orphan that matches the ReplicaSet's selector.
 fn orphan(name: &str) -> Value {
     json!({
         "metadata": {
@@ -60,7 +60,7 @@ fn orphan(name: &str) -> Value {
     })
 }
 
-/// The same, managed by the set.
+/// The same, controlled by the ReplicaSet.
 fn pod(name: &str) -> Value {
     owned_by("ReplicaSet", "web", "u-web", orphan(name))
 }
@@ -79,7 +79,7 @@ fn with_pods(cluster: RehearsalCluster, pods: impl IntoIterator<Item = Value>) -
     pods.into_iter().fold(cluster, |cluster, pod| cluster.with::<Pod>(pod))
 }
 
-/// What one turn does.
+/// The transcript of one reconcile.
 fn reconcile(mut cluster: RehearsalCluster) -> String {
     cluster.outline(&the_loop(), web())
 }
@@ -89,12 +89,12 @@ fn check(cluster: RehearsalCluster, expected: &str) {
     assert_eq!(reconcile(cluster), expected);
 }
 
-/// The body of the first write of a turn whose line begins so.
+/// The body of the first write whose transcript line starts with `beginning`.
 fn body(mut cluster: RehearsalCluster, beginning: &str) -> Value {
     cluster.bodies(&the_loop(), web(), beginning).remove(0).1
 }
 
-/// The status that a turn writes.
+/// The status that one reconcile writes.
 fn status(cluster: RehearsalCluster) -> Value {
     body(cluster, "put replicasets.apps/status")["status"].take()
 }
@@ -102,12 +102,11 @@ fn status(cluster: RehearsalCluster) -> Value {
 const ADOPT: &str = "because it matches the selector and nobody manages it";
 const CREATE: &str = "create pods a/ because there are fewer pods than wanted\n\
                       event Normal SuccessfulCreate: Created pod: web-new\n";
-const STATUS: &str =
-    "put replicasets.apps/status a/web because the counts of pods or what they tell changed\n";
+const STATUS: &str = "put replicasets.apps/status a/web because replica counts or conditions changed\n";
 
 /// Proves RS-1, RS-2, RS-3, RS-4, RS-73, RS-75, RS-76, RS-82, INF-125.
 #[test]
-fn it_is_known_by_the_original_s_names_and_numbers() {
+fn names_grants_workers_and_rate_limits_equal_the_original_s() {
     let controller = controller(&ReplicaSetOptions::default());
     assert_eq!((controller.name, controller.aliases), ("replicaset-controller", &["replicaset"][..]));
     assert_eq!(
@@ -134,7 +133,7 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
 
 /// Proves RS-21, RS-70, RS-90.
 #[test]
-fn claims_come_before_sizes_and_sizes_before_the_status() {
+fn adoption_then_pod_writes_then_status() {
     let young =
         with_field(orphan("y"), "/status/conditions/0/lastTransitionTime", json!("2027-01-15T07:59:58Z"));
     let waiting = with_field(set(1), "/spec/minReadySeconds", json!(5));
@@ -163,18 +162,18 @@ fn claims_come_before_sizes_and_sizes_before_the_status() {
 
 /// Proves RS-25, RS-83.
 #[test]
-fn nothing_is_remembered_and_nothing_is_done_for_a_set_that_is_gone() {
+fn no_state_is_kept_and_a_deleted_replica_set_is_ignored() {
     let mut gone = with_pods(RehearsalCluster::of(&the_loop()), [pod("x")]);
     assert_eq!(gone.reconcile(&the_loop(), web()), "");
     let mut there = with_pods(cluster(set(2)), [pod("x")]);
     let first = there.reconcile(&the_loop(), web());
-    // Another process, with the same caches.
+    // A new process with the same caches.
     assert_eq!(there.reconcile(&the_loop(), web()), first);
 }
 
 /// Proves RS-26.
 #[test]
-fn a_set_whose_selector_makes_no_sense_is_left_alone() {
+fn a_replica_set_with_an_invalid_or_empty_selector_is_ignored() {
     let odd = json!({"matchExpressions": [{"key": "app", "operator": "Likes", "values": ["web"]}]});
     for selector in [odd, json!({}), Value::Null] {
         check(

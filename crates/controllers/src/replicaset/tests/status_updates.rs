@@ -1,4 +1,4 @@
-//! What the status says, and when it is looked at again.
+//! The status, when it is written, and when the key is requeued.
 
 use keleustes_plan::{Action, StatusUrgency, Step};
 
@@ -29,14 +29,14 @@ fn refusing_creates(set: Value) -> RehearsalCluster {
 
 /// Proves RS-61, RS-62, RS-63.
 #[test]
-fn the_status_counts_what_was_there_when_the_turn_began() {
+fn the_status_counts_the_pods_before_the_reconcile_s_writes() {
     let labels = json!({"app": "web", "more": "yes"});
     let labelled = with_field(set(5), "/spec/template/metadata/labels", labels.clone());
     let full = with_field(pod("full"), "/metadata/labels", labels);
     let there =
         || [full.clone(), unready("unready"), with_field(pod("odd"), "/status/phase", json!("Pending"))];
     assert_eq!(counts(with_pods(cluster(labelled), there())), [3, 1, 2, 2]);
-    // Ready for ten seconds, for nine, and since nobody knows when. It is 08:00:00.
+    // Ready for ten seconds, for nine, and without a transition time. The current time is 08:00:00.
     let there = || {
         [
             ready_at("x", "2027-01-15T07:59:50Z"),
@@ -50,7 +50,7 @@ fn the_status_counts_what_was_there_when_the_turn_began() {
 
 /// Proves RS-64, RS-95, INF-96.
 #[test]
-fn pods_on_their_way_out_are_counted_unless_that_is_switched_off() {
+fn terminating_pods_are_counted_if_the_gate_is_on() {
     let stranger = owned_by("ReplicaSet", "other", "u-other", orphan("s"));
     let there = [
         terminating(pod("x")),
@@ -71,7 +71,7 @@ fn pods_on_their_way_out_are_counted_unless_that_is_switched_off() {
 
 /// Proves RS-30, RS-65, RS-77, RS-79, INF-89, INF-93.
 #[test]
-fn a_failure_is_told_once_with_its_beginning() {
+fn replica_failure_is_set_once_and_keeps_its_transition_time() {
     let written = status(refusing_creates(set(2)))["conditions"].take();
     let condition = |reason: &str, message: &str| {
         json!([{
@@ -84,7 +84,7 @@ fn a_failure_is_told_once_with_its_beginning() {
     let failing =
         failing.failing::<Pod>("delete", &Key::namespaced("a", "x"), api_error(ErrorReason::Forbidden));
     assert_eq!(status(failing)["conditions"], condition("FailedDelete", "unable to delete pods: refused"));
-    // One that is there is left alone, whatever it says.
+    // An existing condition is kept, whatever its content.
     let older = with_field(set(2), "/status/conditions", condition("FailedDelete", "older"));
     let transcript = reconcile(refusing_creates(older));
     assert!(!transcript.contains(STATUS) && transcript.ends_with("retry: refused\n"), "{transcript}");
@@ -92,7 +92,7 @@ fn a_failure_is_told_once_with_its_beginning() {
 
 /// Proves RS-29, RS-66.
 #[test]
-fn a_failure_is_forgotten_when_nothing_failed() {
+fn replica_failure_is_removed_when_nothing_failed() {
     let failed = json!([{"type": "ReplicaFailure", "status": "True"}, {"type": "Other", "status": "True"}]);
     let failed = |set| with_field(set, "/status/conditions", failed.clone());
     for set in [failed(up_to_date(1)), failed(terminating(up_to_date(1)))] {
@@ -104,7 +104,7 @@ fn a_failure_is_forgotten_when_nothing_failed() {
 
 /// Proves RS-67.
 #[test]
-fn a_status_that_says_nothing_new_is_not_written() {
+fn an_unchanged_status_is_not_written() {
     check(with_pods(cluster(up_to_date(1)), [pod("x")]), "");
     for (field, value) in [
         ("replicas", json!(2)),
@@ -121,7 +121,7 @@ fn a_status_that_says_nothing_new_is_not_written() {
 
 /// Proves RS-68, RS-74, RS-97.
 #[test]
-fn the_status_goes_with_the_metadata_that_was_seen() {
+fn the_status_is_put_with_the_cached_metadata() {
     let mut whole = with_field(set(1), "/metadata/labels", json!({"l": "1"}));
     whole["metadata"]["annotations"] = json!({"a": "2"});
     whole["metadata"]["managedFields"] = json!([{"manager": "x"}]);
@@ -140,7 +140,7 @@ fn the_status_goes_with_the_metadata_that_was_seen() {
 
 /// Proves RS-69, RS-93, RS-94, INF-98.
 #[test]
-fn it_is_looked_at_again_when_the_next_pod_will_be_available() {
+fn the_key_is_requeued_when_the_next_pod_becomes_available() {
     let requeue_after = |seconds: i32, pods: Vec<Value>| {
         let replicas = i32::try_from(pods.len()).unwrap();
         let transcript = reconcile(with_pods(cluster(patient(set(replicas), seconds)), pods));
@@ -154,15 +154,15 @@ fn it_is_looked_at_again_when_the_next_pod_will_be_available() {
     );
     assert_eq!(requeue_after(0, vec![ready_at("x", recent)]), None);
     assert_eq!(requeue_after(5, vec![ready_at("x", recent), unready("z")]), None);
-    // Nobody knows when: again and again.
+    // Without a transition time the key is requeued after the full minReadySeconds.
     let timeless = with_field(pod("x"), "/status/conditions/0/lastTransitionTime", Value::Null);
     assert_eq!(requeue_after(10, vec![timeless]), some("10s"));
-    // A clock that was set back makes a pod unavailable that was available.
+    // After the clock was set back, an available pod is no longer available.
     assert_eq!(requeue_after(10, vec![ready_at("x", "2027-01-15T09:00:00Z")]), some("3610s"));
 }
 
 #[test]
-fn only_a_goal_and_trouble_must_be_known_at_once() {
+fn status_is_immediate_when_replicas_are_complete_or_conditions_change() {
     let status_urgency = |set: Value, counts: Value, changed_anything| {
         let set: ReplicaSet = serde_json::from_value(set).unwrap();
         let status: ReplicaSetStatus = serde_json::from_value(counts).unwrap();
@@ -170,14 +170,14 @@ fn only_a_goal_and_trouble_must_be_known_at_once() {
     };
     let counts = |replicas: i32, available: i32| json!({"observedGeneration": 2, "replicas": replicas, "availableReplicas": available});
     for (set, counts, changed_anything, expected) in [
-        // On the way up, pod by pod; then the last one.
+        // Scaling up, pod by pod; then the last one.
         (set(3), counts(3, 1), false, StatusUrgency::Coalesce),
         (set(3), counts(3, 3), false, StatusUrgency::Immediate),
         (set(3), counts(3, 3), true, StatusUrgency::Immediate),
-        // Pods were made or deleted, and have not been looked at since.
+        // Pods were created or deleted in this reconcile.
         (set(3), counts(0, 0), true, StatusUrgency::Superseded),
         (set(3), counts(2, 1), true, StatusUrgency::Coalesce),
-        // One fails, and comes back.
+        // One pod becomes unready, then ready again.
         (up_to_date(3), counts(3, 2), false, StatusUrgency::Coalesce),
         (
             with_field(up_to_date(3), "/status/availableReplicas", json!(2)),
@@ -185,9 +185,9 @@ fn only_a_goal_and_trouble_must_be_known_at_once() {
             false,
             StatusUrgency::Immediate,
         ),
-        // It has all it wants and says so already: pods that end beside that can wait.
+        // All replicas are available and reported: a change of other counts is coalesced.
         (up_to_date(3), counts(3, 3), false, StatusUrgency::Coalesce),
-        // Down to the last one.
+        // Scaled down to 0.
         (
             with_field(up_to_date(3), "/spec/replicas", json!(0)),
             counts(0, 0),

@@ -1,4 +1,4 @@
-//! Whose pods and revisions are whose.
+//! Adoption and release of pods and revisions.
 
 use super::*;
 
@@ -11,13 +11,13 @@ fn unowned(object: Value) -> Value {
 
 /// Proves STS-9, STS-14, STS-120, REV-31, REV-73.
 #[test]
-fn revisions_are_adopted_before_pods_and_kept_for_what_they_say() {
+fn revisions_are_adopted_before_pods() {
     let orphans = || {
         bare(up_to_date(1), [orphan("web-0")])
             .with::<ControllerRevision>(unowned(revision("web-1", 1, "v1")))
             .with::<ControllerRevision>(unowned(revision("web-2", 2, "v2")))
     };
-    // Pods of an earlier set of the name stay as they are: their revision says the same.
+    // Pods of an earlier StatefulSet of that name are kept: their revision has the same data.
     assert_eq!(
         reconcile(orphans()),
         format!(
@@ -49,15 +49,15 @@ fn revisions_are_adopted_before_pods_and_kept_for_what_they_say() {
     let of_another =
         with_field(revision("web-1", 1, "v1"), "/metadata/ownerReferences/0/uid", json!("u-other"));
     let of_another = bare(up_to_date(0), []).with::<ControllerRevision>(of_another);
-    assert!(!reconcile(of_another).contains("patch"), "another's is left alone");
+    assert!(!reconcile(of_another).contains("patch"), "a revision of another controller is not released");
     let elsewhere = with_field(unowned(revision("web-1", 1, "v1")), "/metadata/namespace", json!("b"));
     let elsewhere = bare(up_to_date(0), []).with::<ControllerRevision>(elsewhere);
-    assert!(!reconcile(elsewhere).contains("patch"), "and so is that of another namespace");
+    assert!(!reconcile(elsewhere).contains("patch"), "and one of another namespace is not adopted");
 }
 
 /// Proves STS-15, STS-112.
 #[test]
-fn a_pod_is_ours_by_its_name_and_its_labels() {
+fn pods_are_claimed_by_name_and_labels() {
     let unlabelled = with_field(pod(1), "/metadata/labels", json!({"app": "none"}));
     assert_eq!(
         actions(cluster(up_to_date(1), [pod(0), unlabelled])),
@@ -72,7 +72,7 @@ fn a_pod_is_ours_by_its_name_and_its_labels() {
         );
         assert_eq!(actions(cluster(up_to_date(1), [pod(0), orphan(name)])), "", "{name} is not adopted");
     }
-    // Another spelling of a number takes its place.
+    // A name with a leading zero has the same ordinal.
     let spelled = orphan("web-00");
     assert_eq!(actions(cluster(up_to_date(1), [spelled])), format!("patch pods a/web-00 {ADOPT}\n"));
     let failed = pods_failing_to_be_claimed();
@@ -86,14 +86,14 @@ fn pods_failing_to_be_claimed() -> RehearsalCluster {
 
 /// Proves STS-127.
 #[test]
-fn an_adopted_pod_that_does_not_say_its_revision_is_replaced() {
+fn an_adopted_pod_without_revision_label_is_replaced() {
     let bare_pod = with_field(orphan("web-0"), "/metadata/labels/controller-revision-hash", json!(""));
     assert_eq!(pod_actions(cluster(up_to_date(1), [bare_pod])), ["patch web-0", "delete web-0"]);
 }
 
-/// What was to be adopted and is gone does not count: its number is free.
+/// A pod that was deleted before its adoption is recreated.
 #[test]
-fn what_turns_out_to_be_gone_is_made_anew() {
+fn a_pod_that_was_deleted_before_its_adoption_is_recreated() {
     let cluster = cluster(set(1), [orphan("web-0")]);
     let cluster = cluster.failing::<Pod>("patch", &key("web-0"), api_error(ErrorReason::NotFound));
     assert_eq!(pod_actions(cluster), ["patch web-0", "create web-0"]);
@@ -101,15 +101,15 @@ fn what_turns_out_to_be_gone_is_made_anew() {
 
 /// Proves STS-19, STS-123.
 #[test]
-fn numbers_are_read_from_names() {
-    // One that does not fit is neither a replica nor too many.
+fn ordinals_are_parsed_from_pod_names() {
+    // An ordinal that does not fit in 32 bits is neither a replica nor out of range.
     let huge = owned(orphan("web-99999999999"));
     assert_eq!(actions(cluster(up_to_date(1), [pod(0), huge.clone()])), "");
     assert_eq!(status(cluster(set(1), [pod(0), huge]))["replicas"], 1);
-    // Of two with the same number the later one counts.
+    // Of two pods with the same ordinal the later one counts.
     let twin = unready(owned(orphan("web-00")));
     assert_eq!(status(cluster(set(1), [twin, pod(0)]))["readyReplicas"], 0, "web-00 comes after web-0");
-    // Out of range both go.
+    // Out of range, both are deleted.
     let both = [pod(5), owned(orphan("web-05"))];
     assert_eq!(pod_actions(cluster(parallel(set(0)), both)), ["delete web-5", "delete web-05"]);
 }

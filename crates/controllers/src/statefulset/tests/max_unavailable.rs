@@ -1,4 +1,5 @@
-//! Whatever state a set is in, no more pods are missing than it allows, and none below the partition moves.
+//! In every state of a StatefulSet, no more pods become unavailable than allowed, and none below the
+//! partition is replaced.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use super::*;
 use crate::statefulset::history::{History, Revision};
 use crate::statefulset::inputs::Inputs;
 
-/// The facts of a set with these pods, by number.
+/// The inputs of a StatefulSet with these pods, by ordinal.
 pub(super) fn inputs(set: StatefulSet, pods: &[Option<Value>]) -> Inputs {
     let pods = pods.iter().map(|pod| pod.clone().map(|pod| Arc::new(serde_json::from_value(pod).unwrap())));
     let start = set.spec.ordinals.start;
@@ -26,7 +27,7 @@ fn history(set: &StatefulSet) -> History {
     History { current: revision("web-1"), update: revision("web-2"), collisions: 0 }
 }
 
-/// How one pod is: there or not, of which revision, well or not, on its way out or not.
+/// The state of one pod.
 #[derive(Clone, Copy, Debug)]
 struct State {
     there: bool,
@@ -58,9 +59,9 @@ fn states() -> impl Strategy<Value = Vec<State>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// In any state whatsoever, one step stays within the bounds.
+    /// In every state, one step stays within maxUnavailable.
     #[test]
-    fn no_more_are_missing_than_may_be(
+    fn one_step_stays_within_max_unavailable(
         states in states(),
         (partition, most, start) in (0..9_usize, 1..5_usize, 0..3_i32),
         in_parallel in any::<bool>(),
@@ -80,27 +81,27 @@ proptest! {
             usize::try_from(number - start).unwrap()
         };
         let indexes: Vec<usize> = replaced.iter().map(of).collect();
-        // Only old pods from the partition up go, each once, and none that goes already.
+        // Only old pods from the partition up are deleted, each once, and no terminating one.
         for (at, index) in indexes.iter().enumerate() {
             let State { new, terminating, there, .. } = states[*index];
             prop_assert!(*index >= partition && there && !new && !terminating);
             prop_assert!(!indexes[..at].contains(index));
         }
-        // Of those that serve somebody no more go than may be missing after that.
+        // Available pods are deleted only within maxUnavailable.
         let missing = states.iter().filter(|state| !state.available()).count();
         let healthy: Vec<usize> = indexes.iter().copied().filter(|index| states[*index].available()).collect();
         prop_assert!(healthy.is_empty() || missing + healthy.len() <= most);
-        prop_assert!(healthy.is_sorted_by(|one, other| one > other), "from the top");
+        prop_assert!(healthy.is_sorted_by(|one, other| one > other), "from the highest ordinal");
         let unhealthy = indexes.len() - healthy.len();
         if in_parallel {
-            // All that serve nobody go: they cannot get worse.
+            // All unavailable old pods are deleted: they cannot get worse.
             let wanted = (partition..states.len()).map(|index| states[index]);
             let wanted = wanted.filter(|state| state.there && !state.new && !state.terminating && !state.healthy);
             prop_assert_eq!(unhealthy, wanted.count());
         } else {
             prop_assert!(missing + indexes.len() <= most || indexes.is_empty());
         }
-        // As long as there is room and an old pod, something happens.
+        // If maxUnavailable allows it and an old pod exists, something is deleted.
         let movable = (partition..states.len()).any(|index| states[index].available() && !states[index].new);
         prop_assert!(!(movable && missing < most && indexes.is_empty()));
     }
@@ -109,10 +110,9 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A rollout that is played to its end never has more missing than may be, moves nothing below the
-    /// partition, and comes to its end.
+    /// A simulated rollout never exceeds maxUnavailable, replaces nothing below the partition, and completes.
     #[test]
-    fn a_rollout_stays_within_its_bounds_all_the_way(
+    fn a_whole_rollout_stays_within_max_unavailable(
         (size, partition, most) in (1..8_usize, 0..9_usize, 1..5_usize),
         in_parallel in any::<bool>(),
         readiness in prop::collection::vec(any::<bool>(), 200),
@@ -127,7 +127,7 @@ proptest! {
         let mut reconciles = 0;
         while states.iter().skip(partition).any(|state| !state.new || !state.available()) {
             reconciles += 1;
-            prop_assert!(reconciles < 500, "it comes to its end");
+            prop_assert!(reconciles < 500, "the rollout completes");
             let there = states.iter().zip(0..).filter_map(|(state, number)| state.pod(number));
             for action in pod_actions(cluster(set.clone(), there)) {
                 let (verb, name) = action.split_once(' ').unwrap();
@@ -140,7 +140,7 @@ proptest! {
             }
             let missing = states.iter().filter(|state| !state.available()).count();
             prop_assert!(missing <= most, "{} of {}", missing, most);
-            // Some pods get ready and some get lost, others take their time.
+            // Some pods become ready, some are deleted, others stay.
             for state in &mut states {
                 if rolls.next() == Some(true) {
                     *state = State { there: !state.terminating, terminating: false, healthy: true, ..*state };

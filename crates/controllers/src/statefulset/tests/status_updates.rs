@@ -1,4 +1,4 @@
-//! What the status says, and when.
+//! The status, and when it is written.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::*;
 
 /// Proves STS-85, STS-86, STS-87.
 #[test]
-fn pods_are_counted_by_what_they_are() {
+fn pods_are_counted_by_phase_readiness_and_revision() {
     let pods = [
         pod(0),
         old(1),
@@ -18,9 +18,9 @@ fn pods_are_counted_by_what_they_are() {
         recently_ready(pod(5)),
         // Out of range, and counted all the same.
         old(9),
-        // Ready in a phase that is not running is not ready.
+        // A Ready condition in another phase than Running does not count.
         with_phase("Unknown", pod(6)),
-        // Not heard of yet.
+        // Without a phase yet.
         with_phase("", pod(7)),
     ];
     let patient = parallel(with_field(set(8), "/spec/minReadySeconds", json!(5)));
@@ -29,10 +29,10 @@ fn pods_are_counted_by_what_they_are() {
     let count = |name: &str| written[name].as_i64().unwrap();
     assert_eq!(count("replicas"), 8);
     assert_eq!(count("readyReplicas"), 5, "0, 1, 2, 5 and 9");
-    assert_eq!(count("availableReplicas"), 4, "but 5 is young");
+    assert_eq!(count("availableReplicas"), 4, "5 is not available yet");
     assert_eq!(count("currentReplicas"), 3, "1, 3 and 9");
     assert_eq!(count("updatedReplicas"), 4, "0, 4, 5 and 6");
-    // Those made in the same turn do not count, and of one revision all are both.
+    // Pods created in the same reconcile do not count; with one revision current and updated are equal.
     let one = with_field(set(2), "/status/currentRevision", json!("web-2"));
     let written = status(cluster(one, [pod(0)]));
     assert_eq!(
@@ -43,7 +43,7 @@ fn pods_are_counted_by_what_they_are() {
 
 /// Proves STS-88, REV-58.
 #[test]
-fn the_rest_of_the_status_is_carried_over() {
+fn other_status_fields_are_kept() {
     let mut before = with_field(set(1), "/metadata/generation", json!(4));
     before["status"]["collisionCount"] = json!(3);
     before["status"]["conditions"] = json!([{"type": "Odd", "status": "True"}]);
@@ -63,30 +63,33 @@ fn the_rest_of_the_status_is_carried_over() {
 
 /// Proves STS-89.
 #[test]
-fn only_news_are_told() {
-    let tells = |set: Value, pods: Vec<Value>| reconcile(cluster(set, pods)).contains(STATUS);
-    assert!(!tells(up_to_date(2), vec![pod(0), pod(1)]));
-    assert!(tells(with_field(up_to_date(2), "/metadata/generation", json!(3)), vec![pod(0), pod(1)]));
+fn only_a_changed_status_is_written() {
+    let writes_status = |set: Value, pods: Vec<Value>| reconcile(cluster(set, pods)).contains(STATUS);
+    assert!(!writes_status(up_to_date(2), vec![pod(0), pod(1)]));
+    assert!(writes_status(with_field(up_to_date(2), "/metadata/generation", json!(3)), vec![pod(0), pod(1)]));
     for count in ["replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"] {
         assert!(
-            tells(with_field(up_to_date(2), &format!("/status/{count}"), json!(9)), vec![pod(0), pod(1)]),
+            writes_status(
+                with_field(up_to_date(2), &format!("/status/{count}"), json!(9)),
+                vec![pod(0), pod(1)]
+            ),
             "{count}"
         );
     }
     for revision in ["currentRevision", "updateRevision"] {
-        assert!(tells(
+        assert!(writes_status(
             with_field(up_to_date(2), &format!("/status/{revision}"), json!("x")),
             vec![pod(0), pod(1)]
         ));
     }
-    // That a name was taken is no news by itself.
+    // A changed collision count alone is not written.
     let uncounted = with_field(up_to_date(2), "/status/collisionCount", Value::Null);
-    assert!(!tells(uncounted, vec![pod(0), pod(1)]));
+    assert!(!writes_status(uncounted, vec![pod(0), pod(1)]));
 }
 
 /// Proves STS-90.
 #[test]
-fn a_status_is_put_again_after_a_conflict() {
+fn a_status_write_is_retried_after_a_conflict() {
     let set: StatefulSet = serde_json::from_value(set(1)).unwrap();
     let inputs = max_unavailable::inputs(set, &[Some(pod(0))]);
     let plan =
@@ -98,25 +101,25 @@ fn a_status_is_put_again_after_a_conflict() {
 
 /// Proves STS-91, STS-121.
 #[test]
-fn it_is_looked_at_again_when_a_pod_will_be_available() {
+fn the_key_is_requeued_when_a_pod_becomes_available() {
     let patient = || with_field(parallel(set(2)), "/spec/minReadySeconds", json!(5));
     let last = |cluster: RehearsalCluster| reconcile(cluster).lines().last().unwrap_or_default().to_owned();
     assert_eq!(last(cluster(patient(), [recently_ready(pod(0)), pod(1)])), "requeue after 2s");
-    // By this process's clock: a kubelet that is ahead makes it take longer.
+    // By this process's clock: a kubelet whose clock is ahead delays it.
     let ahead = with_field(pod(0), "/status/conditions/0/lastTransitionTime", json!("2027-01-15T08:01:00Z"));
     assert_eq!(last(cluster(patient(), [ahead, pod(1)])), "requeue after 65s");
     let silent = with_field(pod(0), "/status/conditions/0/lastTransitionTime", Value::Null);
     assert_eq!(last(cluster(patient(), [silent, pod(1)])), "requeue after 5s");
     let later =
         cluster(patient(), [recently_ready(pod(0)), pod(1)]).with_clock_advanced(Duration::from_secs(2));
-    assert!(!last(later).starts_with("revisit"));
-    assert!(!last(cluster(parallel(set(2)), [recently_ready(pod(0)), pod(1)])).starts_with("revisit"));
-    assert!(!last(cluster(patient(), [unready(pod(0)), pod(1)])).starts_with("revisit"));
+    assert!(!last(later).starts_with("requeue"));
+    assert!(!last(cluster(parallel(set(2)), [recently_ready(pod(0)), pod(1)])).starts_with("requeue"));
+    assert!(!last(cluster(patient(), [unready(pod(0)), pod(1)])).starts_with("requeue"));
 }
 
 /// Proves STS-92, STS-103, STS-104.
 #[test]
-fn what_may_be_missing_and_what_is_can_be_measured() {
+fn max_unavailable_and_unavailable_replicas_are_measured() {
     let lines = |set: Value, pods: Vec<Value>| {
         let transcript = reconcile(cluster(set, pods));
         let measured =
@@ -128,7 +131,7 @@ fn what_may_be_missing_and_what_is_can_be_measured() {
         lines(up_to_date(1), vec![pod(0)]),
         ["statefulset_unavailable_replicas{a,web,OrderedReady} 0", max]
     );
-    // Pods are not replaced: it is not said how many are missing.
+    // Without a replacement the unavailable replicas are not measured.
     assert_eq!(lines(up_to_date(1), vec![unready(pod(0))]), [max]);
     assert_eq!(lines(terminating(up_to_date(1)), vec![pod(0)]), [max]);
     let by_hand = with_field(up_to_date(1), "/spec/updateStrategy", json!({"type": "OnDelete"}));
@@ -149,7 +152,7 @@ fn what_may_be_missing_and_what_is_can_be_measured() {
 
 /// Proves STS-93, STS-108.
 #[test]
-fn once_all_are_new_the_wanted_revision_is_the_current_one() {
+fn the_update_revision_becomes_current_when_all_pods_are_updated() {
     let written = status(cluster(set(2), [pod(0), pod(1)]));
     assert_eq!((&written["currentRevision"], &written["currentReplicas"]), (&json!("web-2"), &json!(2)));
     for not_yet in
@@ -157,7 +160,7 @@ fn once_all_are_new_the_wanted_revision_is_the_current_one() {
     {
         assert_eq!(status(cluster(set(2), not_yet))["currentRevision"], "web-1");
     }
-    // Whether they are available does not matter, and neither does the strategy.
+    // Neither availability nor the strategy matters.
     let patient = with_field(set(1), "/spec/minReadySeconds", json!(60));
     let by_hand = with_field(patient, "/spec/updateStrategy", json!({"type": "OnDelete"}));
     assert_eq!(status(cluster(by_hand, [recently_ready(pod(0))]))["currentRevision"], "web-2");
@@ -166,7 +169,7 @@ fn once_all_are_new_the_wanted_revision_is_the_current_one() {
 }
 
 #[test]
-fn wishes_seen_and_fulfilled_must_be_known_at_once() {
+fn status_is_immediate_for_new_generations_and_completion() {
     let status_urgency = |set: Value, change: fn(&mut keleustes_objects::StatefulSetStatus)| {
         let set: StatefulSet = serde_json::from_value(set).unwrap();
         let mut new_status = set.status.clone();
