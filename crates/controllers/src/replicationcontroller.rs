@@ -1,5 +1,5 @@
-//! Keeps as many active pods as a ReplicationController asks for: the algorithm of ReplicaSets on an
-//! older kind.
+//! Keeps the number of active pods of a ReplicationController at `spec.replicas`, with the algorithm of
+//! ReplicaSets.
 //!
 //! Parity: pkg/controller/replication.
 
@@ -12,7 +12,7 @@ use crate::replicaset::{AGE_RATIO, ReplicaSetOptions, Replicated, replica_loop};
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &ReplicaSetOptions) -> Controller {
+pub fn controller(options: &ReplicaSetOptions) -> Controller {
     Controller::new("replicationcontroller-controller")
         .also_known_as(&["replicationcontroller"])
         .service_account("replication-controller")
@@ -23,7 +23,7 @@ pub fn controller(settings: &ReplicaSetOptions) -> Controller {
             Grant { group: "", resource: "replicationcontrollers/status", verbs: &["update"] },
             Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
         ])
-        .with_loop(replica_loop::<ReplicationController>("replicationmanager", settings))
+        .with_loop(replica_loop::<ReplicationController>("replicationmanager", options))
 }
 
 impl Replicated for ReplicationController {
@@ -51,8 +51,8 @@ impl Replicated for ReplicationController {
 
     const HAS_TERMINATING_REPLICAS: bool = false;
 
-    /// These have no families: nobody manages them.
-    fn family<'a>(&self, _: &View<'a>) -> Vec<&'a Self> {
+    /// ReplicationControllers have no controller, so there are no related ones.
+    fn related_replica_sets<'a>(&self, _: &View<'a>) -> Vec<&'a Self> {
         Vec::new()
     }
 }
@@ -70,7 +70,7 @@ mod tests {
         controller(&ReplicaSetOptions::default()).loops.remove(0)
     }
 
-    fn world(replicas: i32) -> RehearsalCluster {
+    fn cluster(replicas: i32) -> RehearsalCluster {
         RehearsalCluster::of(&the_loop()).with::<ReplicationController>(rc(replicas))
     }
 
@@ -109,8 +109,8 @@ mod tests {
         owned_by("ReplicationController", orphan(name))
     }
 
-    fn turn(mut world: RehearsalCluster) -> String {
-        world.reconcile(&the_loop(), Key::namespaced("a", "web"))
+    fn reconcile(mut cluster: RehearsalCluster) -> String {
+        cluster.reconcile(&the_loop(), Key::namespaced("a", "web"))
     }
 
     const OWNER: &str = concat!(
@@ -120,7 +120,7 @@ mod tests {
 
     /// Proves RC-2, RC-3, RC-4, RC-22, RC-30.
     #[test]
-    fn it_is_known_by_the_original_s_names_and_numbers() {
+    fn names_grants_workers_and_rate_limits_equal_the_original_s() {
         let controller = controller(&ReplicaSetOptions::default());
         assert_eq!(
             (controller.name, controller.aliases),
@@ -142,41 +142,41 @@ mod tests {
         let a_loop = the_loop();
         assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("replicationmanager", 5, None));
         assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
-        // A queue and workers of its own: it goes or stays without the other.
+        // Its queue and workers are separate: it can be disabled without the other.
         assert_ne!(crate::replicaset::controller(&ReplicaSetOptions::default()).loops[0].queue, a_loop.queue);
     }
 
     /// Proves RC-1, RC-6, RC-13, RC-26.
     #[test]
-    fn pods_wake_the_one_they_name_or_those_that_could_adopt_them() {
+    fn pods_enqueue_their_controller_or_possible_adopters() {
         let a_loop = the_loop();
-        let mut world = world(1);
-        assert_eq!(world.put::<Pod>(&a_loop, pod("x")), ["a/web"]);
-        assert_eq!(world.put::<Pod>(&a_loop, orphan("y")), ["a/web"]);
-        // A namesake of another kind is another one.
-        assert!(world.put::<Pod>(&a_loop, owned_by("ReplicaSet", orphan("z"))).is_empty());
+        let mut cluster = cluster(1);
+        assert_eq!(cluster.put::<Pod>(&a_loop, pod("x")), ["a/web"]);
+        assert_eq!(cluster.put::<Pod>(&a_loop, orphan("y")), ["a/web"]);
+        // An owner of another kind with the same name does not count.
+        assert!(cluster.put::<Pod>(&a_loop, owned_by("ReplicaSet", orphan("z"))).is_empty());
         let mut other = orphan("o");
         other["metadata"]["labels"] = json!({"app": "none"});
-        assert!(world.put::<Pod>(&a_loop, other).is_empty());
-        assert_eq!(world.put::<ReplicationController>(&a_loop, rc(2)), ["a/web"]);
-        assert_eq!(world.take::<Pod>(&a_loop, &Key::namespaced("a", "x")), ["a/web"]);
+        assert!(cluster.put::<Pod>(&a_loop, other).is_empty());
+        assert_eq!(cluster.put::<ReplicationController>(&a_loop, rc(2)), ["a/web"]);
+        assert_eq!(cluster.take::<Pod>(&a_loop, &Key::namespaced("a", "x")), ["a/web"]);
         let mut all = rc(2);
         all["spec"]["selector"] = json!({});
         all["metadata"]["resourceVersion"] = json!("8");
-        world.put::<ReplicationController>(&a_loop, all);
-        assert!(world.put::<Pod>(&a_loop, orphan("n")).is_empty());
+        cluster.put::<ReplicationController>(&a_loop, all);
+        assert!(cluster.put::<Pod>(&a_loop, orphan("n")).is_empty());
     }
 
     /// Proves RC-7, RC-8, RC-11, RC-18, RC-19, RC-23, RC-28.
     #[test]
-    fn it_adopts_and_makes_pods_as_a_replica_set_does() {
+    fn a_replication_controller_adopts_and_creates_pods_as_a_replica_set_does() {
         let mut ended = pod("z");
         ended["status"]["phase"] = json!("Failed");
-        let world = world(3).with::<Pod>(pod("x")).with::<Pod>(orphan("y")).with::<Pod>(ended);
-        let transcript = turn(world);
-        let told: Vec<_> = transcript.lines().collect();
+        let cluster = cluster(3).with::<Pod>(pod("x")).with::<Pod>(orphan("y")).with::<Pod>(ended);
+        let transcript = reconcile(cluster);
+        let written: Vec<_> = transcript.lines().collect();
         assert_eq!(
-            told[..3],
+            written[..3],
             [
                 format!(
                     "patch pods a/y because it matches the selector and nobody manages it: {{\"metadata\":{{{OWNER}}}}}"
@@ -188,83 +188,84 @@ mod tests {
                 "event Normal SuccessfulCreate: Created pod: web-new".to_owned(),
             ]
         );
-        assert!(told[3].starts_with("put replicationcontrollers/status a/web"));
-        assert_eq!(told.len(), 4);
+        assert!(written[3].starts_with("put replicationcontrollers/status a/web"));
+        assert_eq!(written.len(), 4);
     }
 
     /// Proves RC-12.
     #[test]
-    fn nothing_is_adopted_for_one_that_is_going() {
-        let mut going = rc(1);
-        going["metadata"]["deletionTimestamp"] = json!("2027-01-03T00:00:00Z");
-        let world = RehearsalCluster::of(&the_loop()).with_cached::<ReplicationController>(rc(1));
-        let world = world.with_live::<ReplicationController>(going).with::<Pod>(orphan("x"));
+    fn no_orphan_is_adopted_by_a_terminating_replication_controller() {
+        let mut terminating_owner = rc(1);
+        terminating_owner["metadata"]["deletionTimestamp"] = json!("2027-01-03T00:00:00Z");
+        let cluster = RehearsalCluster::of(&the_loop()).with_cached::<ReplicationController>(rc(1));
+        let cluster = cluster.with_live::<ReplicationController>(terminating_owner).with::<Pod>(orphan("x"));
         assert!(
-            turn(world).ends_with("FAILED: the owner is being deleted\nretry: the owner is being deleted\n")
+            reconcile(cluster)
+                .ends_with("FAILED: the owner is being deleted\nretry: the owner is being deleted\n")
         );
     }
 
     /// Proves RC-9, RC-10.
     #[test]
-    fn without_selector_or_template_it_makes_nothing() {
+    fn without_selector_or_template_no_pod_is_created() {
         let mut blind = rc(1);
         blind["spec"]["selector"] = json!({});
-        let world = || RehearsalCluster::of(&the_loop());
-        assert_eq!(turn(world().with::<ReplicationController>(blind).with::<Pod>(pod("x"))), "");
+        let cluster = || RehearsalCluster::of(&the_loop());
+        assert_eq!(reconcile(cluster().with::<ReplicationController>(blind).with::<Pod>(pod("x"))), "");
         let mut bare = rc(1);
         bare["spec"]["template"] = Value::Null;
-        let transcript = turn(world().with::<ReplicationController>(bare));
+        let transcript = reconcile(cluster().with::<ReplicationController>(bare));
         assert!(transcript.ends_with("retry: unable to create pods, no labels\n"), "{transcript}");
         assert!(!transcript.contains("create pods a/"));
     }
 
     /// Proves RC-14, RC-17, RC-20, RC-21.
     #[test]
-    fn the_status_counts_all_but_those_on_their_way_out() {
+    fn the_status_does_not_count_terminating_pods() {
         let mut patient = rc(1);
         patient["spec"]["minReadySeconds"] = json!(5);
-        let mut leaving = pod("y");
-        leaving["metadata"]["deletionTimestamp"] = json!("2027-01-03T00:00:00Z");
-        let world = RehearsalCluster::of(&the_loop()).with::<ReplicationController>(patient);
-        let world = world.with::<Pod>(pod("x")).with::<Pod>(leaving.clone());
+        let mut terminating = pod("y");
+        terminating["metadata"]["deletionTimestamp"] = json!("2027-01-03T00:00:00Z");
+        let cluster = RehearsalCluster::of(&the_loop()).with::<ReplicationController>(patient);
+        let cluster = cluster.with::<Pod>(pod("x")).with::<Pod>(terminating.clone());
         assert_eq!(
-            turn(world),
-            "put replicationcontrollers/status a/web because the counts of pods or what they tell changed: \
+            reconcile(cluster),
+            "put replicationcontrollers/status a/web because replica counts or conditions changed: \
              {\"metadata\":{\"generation\":2,\"name\":\"web\",\"namespace\":\"a\",\
              \"resourceVersion\":\"7\",\"uid\":\"u-web\"},\
              \"status\":{\"availableReplicas\":0,\"fullyLabeledReplicas\":1,\"observedGeneration\":2,\"readyReplicas\":1,\"replicas\":1}}\n\
              requeue after 3s\n"
         );
-        let mut content = rc(1);
+        let mut up_to_date = rc(1);
         for count in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
-            content["status"][count] = json!(1);
+            up_to_date["status"][count] = json!(1);
         }
-        let world = RehearsalCluster::of(&the_loop()).with::<ReplicationController>(content);
-        assert_eq!(turn(world.with::<Pod>(pod("x")).with::<Pod>(leaving)), "");
+        let cluster = RehearsalCluster::of(&the_loop()).with::<ReplicationController>(up_to_date);
+        assert_eq!(reconcile(cluster.with::<Pod>(pod("x")).with::<Pod>(terminating)), "");
     }
 
     /// Proves RC-16, RC-25, RC-27.
     #[test]
-    fn it_has_no_family_whose_crowds_would_count() {
-        let mut managed = rc(2);
-        managed["metadata"]["ownerReferences"] = json!([{"apiVersion": "x.io/v1", "kind": "Config", "name": "c", "uid": "u-c", "controller": true}]);
+    fn a_replication_controller_has_no_related_replica_sets() {
+        let mut controlled = rc(2);
+        controlled["metadata"]["ownerReferences"] = json!([{"apiVersion": "x.io/v1", "kind": "Config", "name": "c", "uid": "u-c", "controller": true}]);
         let on = |node: &str, mut pod: Value| {
             pod["spec"]["nodeName"] = json!(node);
             pod
         };
-        let world = RehearsalCluster::of(&the_loop()).with::<ReplicationController>(managed);
-        let world = world.with::<Pod>(on("n", pod("x"))).with::<Pod>(on("o", pod("a")));
-        let transcript = turn(world.with::<Pod>(on("n", pod("y"))));
+        let cluster = RehearsalCluster::of(&the_loop()).with::<ReplicationController>(controlled);
+        let cluster = cluster.with::<Pod>(on("n", pod("x"))).with::<Pod>(on("o", pod("a")));
+        let transcript = reconcile(cluster.with::<Pod>(on("n", pod("y"))));
         assert!(transcript.contains("delete pods a/a "), "by uid, though another node has two: {transcript}");
         assert!(transcript.contains("measure replicaset_controller_sorting_deletion_age_ratio{} 1\n"));
     }
 
     /// Proves RC-24.
     #[test]
-    fn a_failure_is_told() {
+    fn a_failure_is_reported() {
         let failure = ApiError::transport(ErrorReason::Forbidden, "refused");
-        let world = world(1).failing_at("create", "/api/v1/namespaces/a/pods/", failure, None);
-        let transcript = turn(world);
+        let cluster = cluster(1).failing_at("create", "/api/v1/namespaces/a/pods/", failure, None);
+        let transcript = reconcile(cluster);
         assert!(transcript.contains(
             r#""message":"refused","reason":"FailedCreate","status":"True","type":"ReplicaFailure""#
         ));

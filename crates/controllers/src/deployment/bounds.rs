@@ -1,20 +1,20 @@
-//! How many pods a rollout may have too many, and how many too few.
+//! maxSurge and maxUnavailable of a rollout as numbers.
 
 use keleustes_objects::{DeploymentSpec, IntOrString, Rounding};
 
-use super::facts::ROLLING_UPDATE;
+use super::inputs::ROLLING_UPDATE;
 
 /// The bounds of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
-    /// The surplus that is allowed.
+    /// Pods allowed above `spec.replicas`.
     pub(super) surge: i32,
-    /// How many may be missing.
+    /// Pods that may be unavailable.
     pub(super) unavailable: i32,
 }
 
 impl Bounds {
-    /// The bounds that a Deployment sets. Only a rolling update has any.
+    /// The bounds of a Deployment. Only RollingUpdate has any.
     pub(super) fn of(spec: &DeploymentSpec) -> Self {
         if spec.strategy.r#type != ROLLING_UPDATE {
             return Self { surge: 0, unavailable: 0 };
@@ -25,8 +25,8 @@ impl Bounds {
         Self { unavailable: resolved.unavailable.clamp(0, spec.replicas.max(0)), ..resolved }
     }
 
-    /// Turns shares into numbers: a share of surplus rounds up, one of loss down. Both zero would leave
-    /// no way to move, so then one pod may be missing.
+    /// Resolves percentages: maxSurge rounds up, maxUnavailable rounds down. If both are 0 the rollout could
+    /// not proceed, so maxUnavailable becomes 1.
     pub(super) fn resolve(
         surge: Option<&IntOrString>,
         unavailable: Option<&IntOrString>,
@@ -59,7 +59,7 @@ mod tests {
 
     /// Proves DEP-41, DEP-43.
     #[test]
-    fn shares_become_numbers_that_leave_room_to_move() {
+    fn percentages_are_resolved_and_never_both_zero() {
         for (surge, unavailable, replicas, expected) in [
             ("39%", "39%", 10, (4, 3)),
             ("nil", "39%", 10, (0, 3)),
@@ -76,7 +76,7 @@ mod tests {
 
     /// Proves DEP-42.
     #[test]
-    fn only_a_rolling_update_has_bounds_and_no_more_can_be_missing_than_are_wanted() {
+    fn only_a_rolling_update_has_bounds_and_max_unavailable_is_at_most_replicas() {
         let spec = |strategy: &str, unavailable: i32, replicas: i32| -> DeploymentSpec {
             serde_json::from_value(serde_json::json!({
                 "replicas": replicas,
@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn there_is_always_room_to_move_and_never_more_than_asked(
+        fn a_rollout_can_always_proceed_within_its_percentages(
             (surge, unavailable, replicas) in (0..=100_i32, 0..=100_i32, 0..5000_i32)
         ) {
             let (up, down) = resolved(&format!("{surge}%"), &format!("{unavailable}%"), replicas);

@@ -1,39 +1,39 @@
-//! Makes the ReplicaSet of a Deployment's template.
+//! Creates the new ReplicaSet of a Deployment.
 
 use keleustes_objects::{ArcStr, Key, ReplicaSet};
 use keleustes_plan::Write;
 use serde_json::{Value, json};
 
-use super::facts::{Facts, RECREATE};
-use super::revisions::first_annotations;
-use super::rolling::newest_target;
+use super::inputs::{Inputs, RECREATE};
+use super::revisions::initial_annotations;
+use super::rolling::new_set_target;
 use crate::workloads::owners::controller_ref;
 use crate::workloads::templates::{TEMPLATE_HASH, pod_template_hash};
 
-/// The longest name an object may have.
+/// The longest name that an object may have.
 const NAME_MAX: usize = 253;
 
-/// A ReplicaSet that is about to be made.
-pub(super) struct Creation {
-    /// Where it will be.
+/// A ReplicaSet to be created.
+pub(super) struct NewReplicaSet {
+    /// Its namespace and name.
     pub(super) key: Key,
-    /// How many pods it begins with.
+    /// Its initial replicas.
     pub(super) replicas: i32,
-    /// All of it.
+    /// The request body.
     pub(super) body: Value,
 }
 
-impl Creation {
-    pub(super) fn of(facts: &Facts) -> Self {
-        let (deployment, spec) = (&facts.deployment, &facts.deployment.spec);
+impl NewReplicaSet {
+    pub(super) fn of(inputs: &Inputs) -> Self {
+        let (deployment, spec) = (&inputs.deployment, &inputs.deployment.spec);
         let hash = pod_template_hash(&spec.template, deployment.status.collision_count);
         let key = Key {
             namespace: deployment.meta.key.namespace.clone(),
             name: name(&deployment.meta.key.name, &hash),
         };
         let replicas = match spec.strategy.r#type == RECREATE {
-            true => facts.wanted(),
-            false => newest_target(facts.wanted(), facts.bounds().surge, 0, facts.asked_for()),
+            true => inputs.desired(),
+            false => new_set_target(inputs.desired(), inputs.bounds().surge, 0, inputs.total_replicas()),
         };
         let mut template = Value::Object(spec.template.json());
         template["metadata"]["labels"][TEMPLATE_HASH] = json!(hash);
@@ -43,7 +43,7 @@ impl Creation {
                 "name": key.name,
                 "namespace": key.namespace,
                 "labels": template["metadata"]["labels"],
-                "annotations": first_annotations(facts),
+                "annotations": initial_annotations(inputs),
                 "ownerReferences": [controller_ref::<keleustes_objects::Deployment>(&deployment.meta)],
             },
             "spec": {
@@ -62,7 +62,7 @@ impl Creation {
     }
 }
 
-/// The Deployment's name and the hash, cut where names end.
+/// The Deployment's name and the hash, truncated to the longest name.
 fn name(deployment: &str, hash: &str) -> ArcStr {
     let end = deployment.floor_char_boundary(NAME_MAX - hash.len() - 1);
     ArcStr::from(format!("{}-{hash}", &deployment[..end]))

@@ -1,23 +1,24 @@
-//! Moves the pods of a Deployment from one template to the next, ReplicaSet by ReplicaSet, within the
-//! bounds it sets, and tells how far it has come.
+//! Rolls the pods of a Deployment from one template to the next by resizing ReplicaSets within maxSurge and
+//! maxUnavailable, and reports the progress in its status.
 //!
-//! One turn settles whose ReplicaSets are whose, makes the newest one if it is missing, moves sizes a
-//! step, and writes the status once. What the original does in two status writes of one turn is one here.
+//! One reconcile adopts and releases ReplicaSets, creates the new ReplicaSet if it is missing, resizes
+//! ReplicaSets by one step and writes the status once. The original writes the status up to twice per
+//! reconcile.
 //!
 //! Parity: pkg/controller/deployment.
 
 mod bounds;
 mod cleanup;
 mod creation;
-mod facts;
+mod enqueue;
+mod inputs;
 mod proportions;
+mod reconcile;
 mod revisions;
 mod rollback;
 mod rolling;
 mod sizes;
 mod status;
-mod turn;
-mod wakes;
 
 #[cfg(test)]
 mod tests;
@@ -28,12 +29,12 @@ use keleustes_plan::{Controller, Grant, Loop};
 use crate::workloads::enqueue::{enqueue_owners, enqueue_self};
 use crate::workloads::owners::by_controller_uid;
 
-/// What the controller is told.
+/// Options of the controller.
 #[derive(Clone, Debug)]
 pub struct DeploymentOptions {
-    /// How many Deployments are worked on at once.
+    /// How many Deployments are reconciled concurrently.
     pub workers: usize,
-    /// Whether pods on their way out are counted (gate `DeploymentReplicaSetTerminatingReplicas`).
+    /// Whether terminating pods are counted in the status (gate `DeploymentReplicaSetTerminatingReplicas`).
     pub count_terminating_replicas: bool,
 }
 
@@ -44,28 +45,28 @@ impl Default for DeploymentOptions {
     }
 }
 
-/// How often a failing Deployment is tried again before something must change first.
+/// How often a failing key is retried before it is dropped until the next watch event.
 const RETRIES_MAX: u32 = 15;
 
-/// Annotations by which ReplicaSets and Deployments remember the course of rollouts.
+/// The annotations of Deployments and their ReplicaSets.
 mod annotations {
-    /// The number of a rollout, on ReplicaSets and on the Deployment.
+    /// The revision of a rollout, on ReplicaSets and on the Deployment.
     pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
-    /// Numbers that a ReplicaSet had before, oldest first.
+    /// Earlier revisions of a ReplicaSet, oldest first.
     pub(super) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-    /// How many pods the Deployment wanted when the ReplicaSet was last sized.
+    /// The Deployment's replicas when the ReplicaSet was last resized.
     pub(super) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
-    /// How many it allowed, the surplus of a rollout included.
+    /// The Deployment's replicas plus maxSurge at that time.
     pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
-    /// The revision that an old client wants to go back to.
+    /// The revision to roll back to, set by old clients.
     pub(super) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
-    /// What kubectl last applied.
+    /// kubectl's last applied configuration.
     pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 }
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &DeploymentOptions) -> Controller {
+pub fn controller(options: &DeploymentOptions) -> Controller {
     Controller::new("deployment-controller")
         .also_known_as(&["deployment"])
         .service_account("deployment-controller")
@@ -76,15 +77,15 @@ pub fn controller(settings: &DeploymentOptions) -> Controller {
             Grant { group: "apps", resource: "replicasets", verbs: &["create", "delete", "get", "patch"] },
         ])
         .with_loop(
-            Loop::reconciling("deployment", turn::Turns { settings: settings.clone() })
+            Loop::reconciling("deployment", reconcile::DeploymentReconciler { options: options.clone() })
                 .enqueue_on::<Deployment>(enqueue_self)
                 .enqueue_on::<ReplicaSet>(enqueue_owners::<Deployment, ReplicaSet>)
-                .enqueue_on::<Pod>(wakes::pod_changed)
+                .enqueue_on::<Pod>(enqueue::pod_changed)
                 .reads_index(by_controller_uid::<ReplicaSet>())
                 .reads_index(by_controller_uid::<Pod>())
-                // Pods matter to those only that recreate them. There are many, and reading them takes a while.
+                // Only strategy Recreate reads pods. There are many, and listing them takes long.
                 .starts_without::<Pod>()
-                .workers(settings.workers)
+                .workers(options.workers)
                 .max_retries(RETRIES_MAX),
         )
 }

@@ -1,25 +1,25 @@
-//! Spreads a change of the wanted number over all ReplicaSets of a rollout that is under way, each in
-//! proportion to its size.
+//! Proportional scaling: distributes a change of `spec.replicas` during a rollout over all ReplicaSets by
+//! their sizes.
 
 use keleustes_objects::Time;
 
-/// What the arithmetic needs to know of a ReplicaSet.
+/// A ReplicaSet as the calculation needs it.
 #[derive(Clone, Debug)]
 pub(super) struct Part<'a> {
-    /// Its size.
+    /// Its `spec.replicas`.
     pub(super) size: i32,
-    /// How many pods were allowed in all when it was last sized.
-    pub(super) allowed_before: i32,
-    /// When it was made.
+    /// Its max-replicas annotation: the most pods allowed when it was last resized.
+    pub(super) previous_max: i32,
+    /// Its creation time.
     pub(super) created_at: Option<Time>,
     /// Its name.
     pub(super) name: &'a str,
 }
 
-/// The order in which parts are given or lose, by their places: larger ones first; of equals the newest
-/// gains first and the oldest loses first. With each its new size.
-pub(super) fn spread(parts: &[Part<'_>], wanted: i32, surge: i32) -> Vec<(usize, i32)> {
-    let allowed = if wanted > 0 { i64::from(wanted) + i64::from(surge) } else { 0 };
+/// The new sizes with the indexes of their ReplicaSets, in the order in which they are resized: larger ones
+/// first; of equals the newest first when scaling up and the oldest first when scaling down.
+pub(super) fn spread(parts: &[Part<'_>], desired: i32, surge: i32) -> Vec<(usize, i32)> {
+    let allowed = if desired > 0 { i64::from(desired) + i64::from(surge) } else { 0 };
     let change = allowed - parts.iter().map(|part| i64::from(part.size)).sum::<i64>();
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_by(|&one, &other| {
@@ -31,8 +31,8 @@ pub(super) fn spread(parts: &[Part<'_>], wanted: i32, surge: i32) -> Vec<(usize,
     let mut sizes: Vec<(usize, i64)> = Vec::with_capacity(parts.len());
     for at in order {
         let part = &parts[at];
-        // Nobody loses when all gain, whatever is remembered of what was allowed before.
-        let share = share(part, wanted, surge).clamp(left.min(0), left.max(0));
+        // When scaling up no ReplicaSet shrinks, whatever its annotation says.
+        let share = share(part, desired, surge).clamp(left.min(0), left.max(0));
         left -= share;
         sizes.push((at, i64::from(part.size) + share));
     }
@@ -43,17 +43,17 @@ pub(super) fn spread(parts: &[Part<'_>], wanted: i32, surge: i32) -> Vec<(usize,
     sizes.into_iter().map(|(at, size)| (at, whole(size))).collect()
 }
 
-/// What a part would gain or lose if there were no other.
-fn share(part: &Part<'_>, wanted: i32, surge: i32) -> i64 {
+/// By how much a ReplicaSet would be resized if it were the only one.
+fn share(part: &Part<'_>, desired: i32, surge: i32) -> i64 {
     let size = i64::from(part.size);
-    if wanted == 0 {
+    if desired == 0 {
         return -size;
     }
-    if part.allowed_before <= 0 {
+    if part.previous_max <= 0 {
         return 0;
     }
-    let (scaled, before) = (size * (i64::from(wanted) + i64::from(surge)), i64::from(part.allowed_before));
-    // Half goes up: all numbers are positive.
+    let (scaled, before) = (size * (i64::from(desired) + i64::from(surge)), i64::from(part.previous_max));
+    // Rounds half up: all numbers are positive.
     (2 * scaled + before) / (2 * before) - size
 }
 
@@ -63,8 +63,8 @@ mod tests {
 
     use super::*;
 
-    /// Spreads over parts that are told as the newest and then the others, the youngest first.
-    fn spread_over(sizes: &[i32], before: i32, wanted: i32, surge: i32) -> Vec<i32> {
+    /// Distributes over ReplicaSets that are given newest first.
+    fn spread_over(sizes: &[i32], before: i32, desired: i32, surge: i32) -> Vec<i32> {
         let names: Vec<String> = (0..sizes.len()).map(|at| format!("p{at}")).collect();
         let parts: Vec<_> = sizes
             .iter()
@@ -72,13 +72,13 @@ mod tests {
             .enumerate()
             .map(|(at, (&size, name))| Part {
                 size,
-                allowed_before: before,
+                previous_max: before,
                 created_at: Some(Time::from_unix_seconds(1000 - i64::try_from(at).unwrap())),
                 name,
             })
             .collect();
         let mut after = vec![0; sizes.len()];
-        for (at, size) in spread(&parts, wanted, surge) {
+        for (at, size) in spread(&parts, desired, surge) {
             after[at] = size;
         }
         after
@@ -86,8 +86,8 @@ mod tests {
 
     /// Proves DEP-53, DEP-54.
     #[test]
-    fn a_change_is_spread_in_proportion() {
-        for (before, wanted, surge, sizes, expected) in [
+    fn a_change_of_replicas_is_distributed_in_proportion() {
+        for (before, desired, surge, sizes, expected) in [
             (5, 10, 0, vec![2, 3], vec![4, 6]),
             (5, 3, 0, vec![2, 3], vec![1, 2]),
             (9, 4, 0, vec![8, 1], vec![4, 0]),
@@ -102,9 +102,9 @@ mod tests {
             (10, 14, 0, vec![7, 3], vec![10, 4]),
         ] {
             assert_eq!(
-                spread_over(&sizes, before, wanted, surge),
+                spread_over(&sizes, before, desired, surge),
                 expected,
-                "{before} to {wanted}: {sizes:?}"
+                "{before} to {desired}: {sizes:?}"
             );
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     fn order(change: i32) -> Vec<usize> {
         let part = |size: i32, born: i64, name: &'static str| Part {
             size,
-            allowed_before: 10,
+            previous_max: 10,
             created_at: Some(Time::from_unix_seconds(born)),
             name,
         };
@@ -122,32 +122,32 @@ mod tests {
 
     /// Proves DEP-48, DEP-49, DEP-50, DEP-51, DEP-108.
     #[test]
-    fn the_largest_comes_first_and_takes_what_is_left() {
+    fn the_largest_replica_set_comes_first_and_gets_the_remainder() {
         assert_eq!(order(5), [1, 3, 2, 0]);
         assert_eq!(order(-5), [1, 0, 2, 3]);
-        // Half goes up: 1 of 2 becomes 2 of 3, and the leftover is taken from the first.
+        // Rounds half up: 1 of 2 becomes 2 of 3, and the remainder is taken from the first.
         assert_eq!(spread_over(&[1, 1], 2, 3, 0), [2, 1]);
-        // Nobody knows what was allowed before: all goes to the first.
+        // Without the annotation the whole change goes to the first.
         assert_eq!(spread_over(&[2, 3], 0, 9, 0), [2, 7]);
-        assert_eq!(spread_over(&[2, 3], 0, 1, 0), [2, 0], "and no size is less than nothing");
-        // Products beyond 32 bits.
+        assert_eq!(spread_over(&[2, 3], 0, 1, 0), [2, 0], "no size is negative");
+        // The products exceed 32 bits.
         assert_eq!(spread_over(&[1_000_000, 1_000_000], 2_000_000, 4_000_000, 0), [2_000_000, 2_000_000]);
-        assert_eq!(spread_over(&[3, 2], 5, 5, 0), [3, 2], "nothing to spread");
+        assert_eq!(spread_over(&[3, 2], 5, 5, 0), [3, 2], "nothing to distribute");
     }
 
     proptest! {
-        /// What was in proportion to what was allowed adds up to what is allowed now.
+        /// If the sizes added up to the previous maximum, the new sizes add up to the new one.
         #[test]
-        fn the_parts_add_up(
+        fn the_sizes_add_up_to_the_maximum(
             sizes in prop::collection::vec(1..60_i32, 1..6),
-            (wanted, surge) in (0..300_i32, 0..50_i32),
+            (desired, surge) in (0..300_i32, 0..50_i32),
         ) {
             let before: i32 = sizes.iter().sum();
-            let after = spread_over(&sizes, before, wanted, surge);
+            let after = spread_over(&sizes, before, desired, surge);
             prop_assert!(after.iter().all(|size| *size >= 0));
-            let allowed = if wanted == 0 { 0 } else { wanted + surge };
+            let allowed = if desired == 0 { 0 } else { desired + surge };
             prop_assert_eq!(after.iter().sum::<i32>(), allowed);
-            // Who is larger stays at least as large, but for what rounding leaves over.
+            // A larger ReplicaSet stays at least as large, except for the rounding remainder.
             for (one, size) in sizes.iter().zip(&after) {
                 for (other, its) in sizes.iter().zip(&after) {
                     let slack = i32::try_from(sizes.len()).unwrap();
@@ -156,17 +156,17 @@ mod tests {
             }
         }
 
-        /// Whatever was remembered, nothing falls below zero and growth stays within what is allowed.
+        /// With any annotation no size is negative and scaling up stays within the maximum.
         #[test]
-        fn no_memory_leads_beyond_the_bounds(
+        fn no_annotation_leads_beyond_the_bounds(
             sizes in prop::collection::vec(1..60_i32, 1..6),
-            (before, wanted, surge) in (0..400_i32, 0..300_i32, 0..50_i32),
+            (before, desired, surge) in (0..400_i32, 0..300_i32, 0..50_i32),
         ) {
-            let there: i32 = sizes.iter().sum();
-            let after = spread_over(&sizes, before, wanted, surge);
+            let existing: i32 = sizes.iter().sum();
+            let after = spread_over(&sizes, before, desired, surge);
             prop_assert!(after.iter().all(|size| *size >= 0));
-            let allowed = if wanted == 0 { 0 } else { wanted + surge };
-            prop_assert!(after.iter().sum::<i32>() <= allowed.max(there));
+            let allowed = if desired == 0 { 0 } else { desired + surge };
+            prop_assert!(after.iter().sum::<i32>() <= allowed.max(existing));
         }
     }
 }

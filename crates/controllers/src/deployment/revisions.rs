@@ -1,4 +1,4 @@
-//! Numbers rollouts: what a ReplicaSet is told of its Deployment and of the rollouts it was part of.
+//! Revision numbers, and the annotations that a ReplicaSet gets from its Deployment.
 
 use std::collections::BTreeMap;
 
@@ -7,68 +7,68 @@ use keleustes_objects::{Annotations, Deployment, FullMeta as _, ReplicaSet};
 use super::annotations::{
     DESIRED_REPLICAS, LAST_APPLIED, MAX_REPLICAS, REVISION, REVISION_HISTORY, ROLLBACK_TO,
 };
-use super::facts::{Facts, number};
+use super::inputs::{Inputs, number};
 
-/// How long the list of earlier numbers may get, in characters.
+/// The maximum length of the revision-history annotation in bytes.
 const HISTORY_MAX: usize = 2000;
 
-/// Annotations that speak of one object only and are never copied to another.
-const OWN: [&str; 6] =
+/// Annotations that are not copied between Deployments and ReplicaSets.
+const NOT_COPIED: [&str; 6] =
     [REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, LAST_APPLIED, ROLLBACK_TO];
 
-/// The number of a ReplicaSet; zero if it has none or it is no number.
+/// The revision of a ReplicaSet; 0 if the annotation is missing or not a number.
 pub(super) fn revision(set: &ReplicaSet) -> i64 {
     number(set.annotations(), REVISION).unwrap_or(0)
 }
 
-/// The number that the newest ReplicaSet is to have.
-pub(super) fn next_revision(facts: &Facts) -> i64 {
-    facts.old.iter().map(|set| revision(set)).max().unwrap_or(0).max(0) + 1
+/// The revision of the new ReplicaSet.
+pub(super) fn next_revision(inputs: &Inputs) -> i64 {
+    inputs.old.iter().map(|set| revision(set)).max().unwrap_or(0).max(0) + 1
 }
 
-/// The annotations that are passed on.
-pub(super) fn passed_on(annotations: &Annotations) -> impl Iterator<Item = (&str, &str)> {
+/// The annotations that are copied.
+pub(super) fn copied_annotations(annotations: &Annotations) -> impl Iterator<Item = (&str, &str)> {
     let all = annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    all.filter(|(key, _)| !OWN.contains(key))
+    all.filter(|(key, _)| !NOT_COPIED.contains(key))
 }
 
-/// The annotations of a ReplicaSet that is about to be made.
-pub(super) fn first_annotations(facts: &Facts) -> BTreeMap<String, String> {
-    let copied = passed_on(facts.deployment.annotations());
+/// The annotations of a ReplicaSet to be created.
+pub(super) fn initial_annotations(inputs: &Inputs) -> BTreeMap<String, String> {
+    let copied = copied_annotations(inputs.deployment.annotations());
     let mut all: BTreeMap<_, _> = copied.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    all.insert(REVISION.to_owned(), next_revision(facts).to_string());
-    all.extend(size_annotations(facts));
+    all.insert(REVISION.to_owned(), next_revision(inputs).to_string());
+    all.extend(size_annotations(inputs));
     all
 }
 
-/// What a ReplicaSet remembers of how it was sized.
-pub(super) fn size_annotations(facts: &Facts) -> [(String, String); 2] {
-    let (wanted, surge) = (facts.wanted(), facts.bounds().surge);
+/// The annotations that record for which size a ReplicaSet was resized.
+pub(super) fn size_annotations(inputs: &Inputs) -> [(String, String); 2] {
+    let (desired, surge) = (inputs.desired(), inputs.bounds().surge);
     [
-        (DESIRED_REPLICAS.to_owned(), wanted.to_string()),
-        (MAX_REPLICAS.to_owned(), wanted.saturating_add(surge).to_string()),
+        (DESIRED_REPLICAS.to_owned(), desired.to_string()),
+        (MAX_REPLICAS.to_owned(), desired.saturating_add(surge).to_string()),
     ]
 }
 
-/// The annotations that the newest ReplicaSet lacks or has differently.
+/// The annotations of the new ReplicaSet that are missing or differ.
 pub(super) fn missing_annotations(
     deployment: &Deployment,
-    newest: &ReplicaSet,
-    wanted: i64,
+    new_set: &ReplicaSet,
+    desired: i64,
 ) -> BTreeMap<String, String> {
-    let there = newest.annotations();
-    let written = there.value(REVISION).map_or("", |text| text.as_str());
+    let existing = new_set.annotations();
+    let written = existing.value(REVISION).map_or("", |text| text.as_str());
     let Some(before) = (if written.is_empty() { Some(0) } else { written.parse::<i64>().ok() }) else {
-        // Somebody wrote nonsense into it; the original leaves all annotations alone then.
+        // The revision annotation is not a number; the original changes no annotation then.
         return BTreeMap::new();
     };
-    let copied = passed_on(deployment.annotations());
-    let copied = copied.filter(|(key, value)| there.value(key).is_none_or(|there| *there != *value));
+    let copied = copied_annotations(deployment.annotations());
+    let copied = copied.filter(|(key, value)| existing.value(key).is_none_or(|existing| *existing != *value));
     let mut missing: BTreeMap<_, _> = copied.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    if before < wanted {
-        missing.insert(REVISION.to_owned(), wanted.to_string());
-        if there.value(REVISION).is_some() {
-            let history = there.value(REVISION_HISTORY).map_or("", |text| text.as_str());
+    if before < desired {
+        missing.insert(REVISION.to_owned(), desired.to_string());
+        if existing.value(REVISION).is_some() {
+            let history = existing.value(REVISION_HISTORY).map_or("", |text| text.as_str());
             if let Some(history) = longer_history(history, written) {
                 missing.insert(REVISION_HISTORY.to_owned(), history);
             }
@@ -77,12 +77,12 @@ pub(super) fn missing_annotations(
     missing
 }
 
-/// A history with one number more. The oldest are dropped if it gets too long; a number that is too long
-/// by itself is not noted.
+/// The revision history with one more number. The oldest numbers are dropped if it becomes too long; a number
+/// that is too long by itself is left out.
 fn longer_history(history: &str, number: &str) -> Option<String> {
     let mut rest = Some(history).filter(|history| !history.is_empty());
-    while let Some(there) = rest.filter(|there| there.len() + 1 + number.len() > HISTORY_MAX) {
-        rest = there.split_once(',').map(|(_, younger)| younger);
+    while let Some(existing) = rest.filter(|existing| existing.len() + 1 + number.len() > HISTORY_MAX) {
+        rest = existing.split_once(',').map(|(_, younger)| younger);
     }
     match rest {
         Some(rest) => Some(format!("{rest},{number}")),
@@ -96,7 +96,7 @@ mod tests {
 
     /// Proves DEP-27.
     #[test]
-    fn a_history_grows_at_its_end_and_drops_its_beginning() {
+    fn revision_history_appends_and_drops_the_oldest() {
         assert_eq!(longer_history("", "1").as_deref(), Some("1"));
         assert_eq!(longer_history("1", "2").as_deref(), Some("1,2"));
         let long = (0..500).map(|n| n.to_string()).collect::<Vec<_>>().join(",");

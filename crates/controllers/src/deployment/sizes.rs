@@ -1,5 +1,5 @@
-//! Changes to ReplicaSets, gathered so that each is written once: its size, what it remembers, how long its
-//! pods must be ready.
+//! Changes to ReplicaSets, collected so that each ReplicaSet is patched once: size, annotations,
+//! minReadySeconds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use keleustes_plan::{InvolvedObject, Outcome, PatchKind, Plan, PlannedEvent, Wri
 use serde_json::json;
 
 use super::annotations;
-use super::facts::{Facts, ROLLING_UPDATE, desired_when_sized, number};
+use super::inputs::{Inputs, ROLLING_UPDATE, desired_annotation, number};
 use super::proportions::{Part, spread};
 use super::revisions::{missing_annotations, next_revision, size_annotations};
-use super::rolling::{Size, newest_target, old_targets};
+use super::rolling::{Size, new_set_target, old_targets};
 
-/// All changes of a turn, in the order in which they were decided.
+/// All changes of one reconcile, in the order in which they were decided.
 #[derive(Default)]
-pub(super) struct Moves(Vec<Move>);
+pub(super) struct ReplicaSetChanges(Vec<ReplicaSetChange>);
 
-struct Move {
+struct ReplicaSetChange {
     set: Arc<ReplicaSet>,
     size: Option<i32>,
     annotations: BTreeMap<String, String>,
     min_ready_seconds: Option<i32>,
 }
 
-impl Moves {
-    /// Whether any ReplicaSet gets another size.
-    pub(super) fn resize_any(&self) -> bool {
+impl ReplicaSetChanges {
+    /// Whether any ReplicaSet is resized.
+    pub(super) fn resizes_any(&self) -> bool {
         self.0.iter().any(|change| change.size.is_some())
     }
 
-    fn of(&mut self, set: &Arc<ReplicaSet>) -> &mut Move {
+    fn of(&mut self, set: &Arc<ReplicaSet>) -> &mut ReplicaSetChange {
         let at = self.0.iter().position(|change| change.set.meta.uid == set.meta.uid);
         let at = at.unwrap_or_else(|| {
-            self.0.push(Move {
+            self.0.push(ReplicaSetChange {
                 set: set.clone(),
                 size: None,
                 annotations: BTreeMap::new(),
@@ -45,115 +45,116 @@ impl Moves {
         &mut self.0[at]
     }
 
-    /// Brings what the newest ReplicaSet remembers up to date. Tells whether there was anything to bring.
-    pub(super) fn refresh_newest(&mut self, facts: &Facts) -> bool {
-        let Some(newest) = &facts.newest else { return false };
-        let missing = missing_annotations(&facts.deployment, newest, next_revision(facts));
-        let wanted = facts.deployment.spec.min_ready_seconds;
-        let min_ready_seconds = Some(wanted).filter(|wanted| *wanted != newest.spec.min_ready_seconds);
+    /// Updates the annotations and minReadySeconds of the new ReplicaSet. Returns whether anything had to be
+    /// updated.
+    pub(super) fn refresh_new_set(&mut self, inputs: &Inputs) -> bool {
+        let Some(new_set) = &inputs.new_set else { return false };
+        let missing = missing_annotations(&inputs.deployment, new_set, next_revision(inputs));
+        let desired = inputs.deployment.spec.min_ready_seconds;
+        let min_ready_seconds = Some(desired).filter(|desired| *desired != new_set.spec.min_ready_seconds);
         if missing.is_empty() && min_ready_seconds.is_none() {
             return false;
         }
-        let change = self.of(newest);
+        let change = self.of(new_set);
         change.annotations.extend(missing);
         change.min_ready_seconds = min_ready_seconds;
         true
     }
 
-    /// Gives a ReplicaSet another size.
-    fn resize(&mut self, facts: &Facts, set: &Arc<ReplicaSet>, size: i32) {
+    /// Resizes a ReplicaSet.
+    fn resize(&mut self, inputs: &Inputs, set: &Arc<ReplicaSet>, size: i32) {
         if set.spec.replicas != size {
             let change = self.of(set);
             change.size = Some(size);
-            change.annotations.extend(size_annotations(facts));
+            change.annotations.extend(size_annotations(inputs));
         }
     }
 
-    /// Lets a ReplicaSet remember what the Deployment wants now, whatever its size.
-    fn remember(&mut self, facts: &Facts, set: &Arc<ReplicaSet>) {
-        let there = |key: &str| set.annotations().value(key).map_or("", |value| value.as_str());
-        let news = size_annotations(facts).into_iter().filter(|(key, value)| there(key) != value);
-        let news: Vec<_> = news.collect();
-        if !news.is_empty() {
-            self.of(set).annotations.extend(news);
+    /// Updates the desired-replicas and max-replicas annotations, even if the size stays.
+    fn update_size_annotations(&mut self, inputs: &Inputs, set: &Arc<ReplicaSet>) {
+        let existing = |key: &str| set.annotations().value(key).map_or("", |value| value.as_str());
+        let outdated = size_annotations(inputs).into_iter().filter(|(key, value)| existing(key) != value);
+        let outdated: Vec<_> = outdated.collect();
+        if !outdated.is_empty() {
+            self.of(set).annotations.extend(outdated);
         }
     }
 
-    /// The newest as large as the Deployment wants, and no old one left; for Deployments that replace all
-    /// pods at once.
-    pub(super) fn recreate(&mut self, facts: &Facts) {
-        if facts.active_old().next().is_some() {
-            facts.active_old().for_each(|set| self.resize(facts, set, 0));
-        } else if let Some(newest) = facts.newest.as_ref().filter(|_| !old_pods_may_run(facts)) {
-            self.resize(facts, newest, facts.wanted());
+    /// For strategy Recreate: scales the old ReplicaSets to 0, then the new one to the desired replicas.
+    pub(super) fn recreate(&mut self, inputs: &Inputs) {
+        if inputs.active_old().next().is_some() {
+            inputs.active_old().for_each(|set| self.resize(inputs, set, 0));
+        } else if let Some(new_set) = inputs.new_set.as_ref().filter(|_| !old_pods_may_run(inputs)) {
+            self.resize(inputs, new_set, inputs.desired());
         }
     }
 
-    /// One step of a rolling update. If the newest is resized, the old ones wait for the next turn.
-    pub(super) fn roll(&mut self, facts: &Facts) {
-        let Some(newest) = &facts.newest else { return };
-        let (wanted, bounds) = (facts.wanted(), facts.bounds());
-        let target = newest_target(wanted, bounds.surge, newest.spec.replicas, facts.asked_for());
-        if target != newest.spec.replicas {
-            self.resize(facts, newest, target);
+    /// One step of a rolling update. If the new ReplicaSet is resized, the old ones wait for the next
+    /// reconcile.
+    pub(super) fn roll(&mut self, inputs: &Inputs) {
+        let Some(new_set) = &inputs.new_set else { return };
+        let (desired, bounds) = (inputs.desired(), inputs.bounds());
+        let target = new_set_target(desired, bounds.surge, new_set.spec.replicas, inputs.total_replicas());
+        if target != new_set.spec.replicas {
+            self.resize(inputs, new_set, target);
             return;
         }
-        let old: Vec<_> = facts.active_old().cloned().collect();
+        let old: Vec<_> = inputs.active_old().cloned().collect();
         let size =
-            |set: &ReplicaSet| Size { asked: set.spec.replicas, available: set.status.available_replicas };
+            |set: &ReplicaSet| Size { replicas: set.spec.replicas, available: set.status.available_replicas };
         let sizes: Vec<_> = old.iter().map(|set| size(set)).collect();
-        let targets = old_targets(wanted, bounds.unavailable, size(newest), &sizes);
+        let targets = old_targets(desired, bounds.unavailable, size(new_set), &sizes);
         for (set, target) in old.iter().zip(targets) {
-            self.resize(facts, set, target);
+            self.resize(inputs, set, target);
         }
     }
 
-    /// Follows a change of the wanted number, or what a paused Deployment wants, without rolling.
-    pub(super) fn scale(&mut self, facts: &Facts) {
-        let active: Vec<_> = facts.all().filter(|set| set.spec.replicas > 0).cloned().collect();
+    /// Follows a change of `spec.replicas`, or scales a paused Deployment, without a rollout.
+    pub(super) fn scale(&mut self, inputs: &Inputs) {
+        let active: Vec<_> = inputs.all().filter(|set| set.spec.replicas > 0).cloned().collect();
         if let [] | [_] = active[..] {
-            let newest_of_all = facts.newest.as_ref().or(facts.old.last());
-            if let Some(set) = active.first().or(newest_of_all) {
-                self.resize(facts, set, facts.wanted());
+            let latest = inputs.new_set.as_ref().or(inputs.old.last());
+            if let Some(set) = active.first().or(latest) {
+                self.resize(inputs, set, inputs.desired());
             }
-        } else if facts.newest.as_ref().is_some_and(|newest| is_saturated(facts, newest)) {
-            facts.active_old().for_each(|set| self.resize(facts, set, 0));
-        } else if facts.deployment.spec.strategy.r#type == ROLLING_UPDATE {
-            self.scale_in_proportion(facts, &active);
+        } else if inputs.new_set.as_ref().is_some_and(|new_set| is_saturated(inputs, new_set)) {
+            inputs.active_old().for_each(|set| self.resize(inputs, set, 0));
+        } else if inputs.deployment.spec.strategy.r#type == ROLLING_UPDATE {
+            self.scale_in_proportion(inputs, &active);
         }
     }
 
-    fn scale_in_proportion(&mut self, facts: &Facts, active: &[Arc<ReplicaSet>]) {
+    fn scale_in_proportion(&mut self, inputs: &Inputs, active: &[Arc<ReplicaSet>]) {
         let part = |set: &Arc<ReplicaSet>| {
             let before = number(set.annotations(), annotations::MAX_REPLICAS);
             let before = before.and_then(|before| i32::try_from(before).ok()).filter(|before| *before > 0);
-            before.unwrap_or(facts.deployment.status.replicas)
+            before.unwrap_or(inputs.deployment.status.replicas)
         };
         let parts: Vec<_> = active
             .iter()
             .map(|set| Part {
                 size: set.spec.replicas,
-                allowed_before: part(set),
+                previous_max: part(set),
                 created_at: set.meta.creation_timestamp,
                 name: &set.meta.key.name,
             })
             .collect();
-        for (at, size) in spread(&parts, facts.wanted(), facts.bounds().surge) {
-            self.resize(facts, &active[at], size);
-            self.remember(facts, &active[at]);
+        for (at, size) in spread(&parts, inputs.desired(), inputs.bounds().surge) {
+            self.resize(inputs, &active[at], size);
+            self.update_size_annotations(inputs, &active[at]);
         }
     }
 
     /// Adds the writes to a plan.
-    pub(super) fn push_to(self, plan: &mut Plan, facts: &Facts) {
+    pub(super) fn push_to(self, plan: &mut Plan, inputs: &Inputs) {
         for change in self.0 {
-            plan.push(change.into_write(facts));
+            plan.push(change.into_write(inputs));
         }
     }
 }
 
-impl Move {
-    fn into_write(self, facts: &Facts) -> Write {
+impl ReplicaSetChange {
+    fn into_write(self, inputs: &Inputs) -> Write {
         let Self { set, size, annotations, min_ready_seconds } = self;
         let mut body =
             json!({"metadata": {"resourceVersion": set.meta.resource_version, "annotations": annotations}});
@@ -164,33 +165,33 @@ impl Move {
             body["spec"]["minReadySeconds"] = json!(seconds);
         }
         let because = match size {
-            Some(size) if size > set.spec.replicas => "the rollout has room for more of it",
-            Some(_) => "the rollout needs fewer of it",
-            None => "what it remembers of the Deployment is old",
+            Some(size) if size > set.spec.replicas => "the Deployment scales it up",
+            Some(_) => "the Deployment scales it down",
+            None => "its annotations or minReadySeconds are outdated",
         };
         let write = Write::patch(&*set, PatchKind::Merge, body).because(because);
         let Some(size) = size else { return write };
-        let event = resized(facts, &set.meta.key.name, set.spec.replicas, size);
+        let event = resized(inputs, &set.meta.key.name, set.spec.replicas, size);
         write.record_on_outcome(move |outcome| matches!(outcome, Outcome::Done { .. }).then(|| event.clone()))
     }
 }
 
-/// Tells people that a ReplicaSet gets another size.
-pub(super) fn resized(facts: &Facts, set: &str, from: i32, to: i32) -> PlannedEvent {
+/// The event for a resize.
+pub(super) fn resized(inputs: &Inputs, set: &str, from: i32, to: i32) -> PlannedEvent {
     let direction = if to > from { "up" } else { "down" };
     let message = format!("Scaled {direction} replica set {set} from {from} to {to}");
-    PlannedEvent::normal(InvolvedObject::of(&*facts.deployment), "ScalingReplicaSet", message)
+    PlannedEvent::normal(InvolvedObject::of(&*inputs.deployment), "ScalingReplicaSet", message)
 }
 
-/// Whether the newest has all the pods that are wanted, and all are available.
-fn is_saturated(facts: &Facts, newest: &ReplicaSet) -> bool {
-    let wanted = facts.wanted();
-    newest.spec.replicas == wanted
-        && desired_when_sized(newest) == Some(wanted)
-        && newest.status.available_replicas == wanted
+/// Whether the new ReplicaSet has all desired replicas and all are available.
+fn is_saturated(inputs: &Inputs, new_set: &ReplicaSet) -> bool {
+    let desired = inputs.desired();
+    new_set.spec.replicas == desired
+        && desired_annotation(new_set) == Some(desired)
+        && new_set.status.available_replicas == desired
 }
 
-/// Whether a pod of the old template may still run.
-pub(super) fn old_pods_may_run(facts: &Facts) -> bool {
-    facts.old_pods_run || facts.old.iter().any(|set| set.status.replicas > 0)
+/// Whether a pod of an old template may still run.
+pub(super) fn old_pods_may_run(inputs: &Inputs) -> bool {
+    inputs.has_running_old_pods || inputs.old.iter().any(|set| set.status.replicas > 0)
 }

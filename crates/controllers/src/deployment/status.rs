@@ -1,4 +1,4 @@
-//! What the status of a Deployment says: counts, whether enough pods are available, whether it gets on.
+//! The status of a Deployment: counts and the conditions Available, Progressing and ReplicaFailure.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use keleustes_plan::{StatusUrgency, Write};
 use serde_json::json;
 
 use super::annotations::REVISION;
-use super::facts::{Facts, sum};
+use super::inputs::{Inputs, sum};
 use crate::workloads::status_urgency::StatusChange;
 
 const AVAILABLE: &str = "Available";
@@ -20,25 +20,25 @@ const ALL_AVAILABLE: &str = "NewReplicaSetAvailable";
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const PAUSED: &str = "DeploymentPaused";
 
-/// A status in the making, and the revision that goes with it.
-pub(super) struct Draft {
+/// The next status, and the revision annotation that is written with it.
+pub(super) struct StatusDraft {
     pub(super) status: DeploymentStatus,
     revision: Option<String>,
 }
 
-impl Draft {
-    /// Begins with what the status says now, and with a pause or its end if there is one.
-    pub(super) fn of(facts: &Facts) -> Self {
-        let mut draft = Self { status: facts.deployment.status.clone(), revision: None };
+impl StatusDraft {
+    /// Starts from the current status, and records a pause or a resume.
+    pub(super) fn of(inputs: &Inputs) -> Self {
+        let mut draft = Self { status: inputs.deployment.status.clone(), revision: None };
         let reason = draft.progress().map_or("", |condition| condition.reason.as_str());
-        let paused = facts.deployment.spec.paused;
+        let paused = inputs.deployment.spec.paused;
         let is_news = reason != TIMED_OUT && paused != (reason == PAUSED);
-        if is_news && has_deadline(&facts.deployment) && !facts.is_leaving() {
+        if is_news && has_deadline(&inputs.deployment) && !inputs.is_terminating() {
             let (reason, message) = match paused {
                 true => (PAUSED, "Deployment is paused"),
                 false => ("DeploymentResumed", "Deployment is resumed"),
             };
-            draft.set(PROGRESSING, UNKNOWN, reason, message, facts.now);
+            draft.set(PROGRESSING, UNKNOWN, reason, message, inputs.now);
         }
         draft
     }
@@ -47,64 +47,64 @@ impl Draft {
         self.status.conditions.of_type(PROGRESSING)
     }
 
-    /// The newest ReplicaSet was there before the Deployment knew.
-    pub(super) fn note_newest(&mut self, facts: &Facts) {
-        let Some(newest) = &facts.newest else { return };
-        self.revision = newest.annotations().value(REVISION).map(|revision| revision.to_string());
-        if has_deadline(&facts.deployment) && self.progress().is_none() {
-            let message = format!("Found new replica set \"{}\"", newest.meta.key.name);
-            self.set(PROGRESSING, TRUE, "FoundNewReplicaSet", &message, facts.now);
+    /// Records that the new ReplicaSet existed before the Deployment had a Progressing condition.
+    pub(super) fn note_found(&mut self, inputs: &Inputs) {
+        let Some(new_set) = &inputs.new_set else { return };
+        self.revision = new_set.annotations().value(REVISION).map(|revision| revision.to_string());
+        if has_deadline(&inputs.deployment) && self.progress().is_none() {
+            let message = format!("Found new replica set \"{}\"", new_set.meta.key.name);
+            self.set(PROGRESSING, TRUE, "FoundNewReplicaSet", &message, inputs.now);
         }
     }
 
-    /// The newest ReplicaSet was just made.
-    pub(super) fn note_creation(&mut self, facts: &Facts, name: &str, revision: i64) {
+    /// Records that the new ReplicaSet was created.
+    pub(super) fn note_creation(&mut self, inputs: &Inputs, name: &str, revision: i64) {
         self.revision = Some(revision.to_string());
-        if has_deadline(&facts.deployment) {
+        if has_deadline(&inputs.deployment) {
             let message = format!("Created new replica set \"{name}\"");
-            self.set(PROGRESSING, TRUE, "NewReplicaSetCreated", &message, facts.now);
+            self.set(PROGRESSING, TRUE, "NewReplicaSetCreated", &message, inputs.now);
         }
     }
 
-    /// The newest ReplicaSet could not be made.
-    pub(super) fn note_failed_creation(&mut self, facts: &Facts, message: &str) {
-        if has_deadline(&facts.deployment) {
-            self.set(PROGRESSING, FALSE, "ReplicaSetCreateError", message, facts.now);
+    /// Records that the new ReplicaSet could not be created.
+    pub(super) fn note_failed_creation(&mut self, inputs: &Inputs, message: &str) {
+        if has_deadline(&inputs.deployment) {
+            self.set(PROGRESSING, FALSE, "ReplicaSetCreateError", message, inputs.now);
         }
     }
 
-    /// Counts pods, and says whether enough are available.
-    pub(super) fn count(&mut self, facts: &Facts, count_terminating_replicas: bool) {
-        let total = |number: fn(&ReplicaSetStatus) -> i32| sum(facts.all(), |set| number(&set.status));
+    /// Sets the counts and the Available condition.
+    pub(super) fn count(&mut self, inputs: &Inputs, count_terminating_replicas: bool) {
+        let total = |number: fn(&ReplicaSetStatus) -> i32| sum(inputs.all(), |set| number(&set.status));
         let status = &mut self.status;
-        status.observed_generation = facts.deployment.meta.generation;
+        status.observed_generation = inputs.deployment.meta.generation;
         status.replicas = total(|status| status.replicas);
-        status.updated_replicas = facts.newest.as_ref().map_or(0, |newest| newest.status.replicas);
+        status.updated_replicas = inputs.new_set.as_ref().map_or(0, |new_set| new_set.status.replicas);
         status.ready_replicas = total(|status| status.ready_replicas);
         status.available_replicas = total(|status| status.available_replicas);
-        status.unavailable_replicas = (facts.asked_for() - status.available_replicas).max(0);
-        status.terminating_replicas = count_terminating_replicas.then(|| terminating(facts)).flatten();
-        let least = facts.wanted() - facts.bounds().unavailable;
-        if status.available_replicas >= least {
+        status.unavailable_replicas = (inputs.total_replicas() - status.available_replicas).max(0);
+        status.terminating_replicas = count_terminating_replicas.then(|| terminating(inputs)).flatten();
+        let min_available = inputs.desired() - inputs.bounds().unavailable;
+        if status.available_replicas >= min_available {
             let message = "Deployment has minimum availability.";
-            self.set(AVAILABLE, TRUE, "MinimumReplicasAvailable", message, facts.now);
+            self.set(AVAILABLE, TRUE, "MinimumReplicasAvailable", message, inputs.now);
         } else {
             let message = "Deployment does not have minimum availability.";
-            self.set(AVAILABLE, FALSE, "MinimumReplicasUnavailable", message, facts.now);
+            self.set(AVAILABLE, FALSE, "MinimumReplicasUnavailable", message, inputs.now);
         }
     }
 
-    /// Says whether the rollout gets on, and what keeps pods from being made.
-    pub(super) fn judge_progress(&mut self, facts: &Facts) {
+    /// Sets the Progressing and ReplicaFailure conditions.
+    pub(super) fn update_progressing(&mut self, inputs: &Inputs) {
         let settled = self.status.replicas == self.status.updated_replicas
             && self.progress().is_some_and(|condition| condition.reason == ALL_AVAILABLE);
-        if !has_deadline(&facts.deployment) {
+        if !has_deadline(&inputs.deployment) {
             self.status.conditions.retain(|condition| condition.r#type != PROGRESSING);
         } else if !settled {
-            self.judge_unsettled(facts);
+            self.update_unfinished_rollout(inputs);
         }
-        let newest_first = facts.newest.iter().chain(&facts.old);
-        let failure = newest_first.filter_map(|set| set.status.conditions.of_type(REPLICA_FAILURE)).next();
+        let new_set_first = inputs.new_set.iter().chain(&inputs.old);
+        let failure = new_set_first.filter_map(|set| set.status.conditions.of_type(REPLICA_FAILURE)).next();
         match failure.cloned() {
             Some(mut failure) => {
                 failure.last_update_time = failure.last_transition_time;
@@ -114,54 +114,56 @@ impl Draft {
         }
     }
 
-    fn judge_unsettled(&mut self, facts: &Facts) {
-        let what = match &facts.newest {
-            Some(newest) => format!("ReplicaSet \"{}\"", newest.meta.key.name),
-            None => format!("Deployment \"{}\"", facts.deployment.meta.key.name),
+    fn update_unfinished_rollout(&mut self, inputs: &Inputs) {
+        let what = match &inputs.new_set {
+            Some(new_set) => format!("ReplicaSet \"{}\"", new_set.meta.key.name),
+            None => format!("Deployment \"{}\"", inputs.deployment.meta.key.name),
         };
-        if is_complete(&facts.deployment, &self.status) {
+        if is_complete(&inputs.deployment, &self.status) {
             let message = format!("{what} has successfully progressed.");
-            self.set(PROGRESSING, TRUE, ALL_AVAILABLE, &message, facts.now);
-        } else if got_on(&facts.deployment.status, &self.status) {
-            let since =
-                self.progress().filter(|there| there.is_true()).map(|there| there.last_transition_time);
+            self.set(PROGRESSING, TRUE, ALL_AVAILABLE, &message, inputs.now);
+        } else if is_progressing(&inputs.deployment.status, &self.status) {
+            let since = self
+                .progress()
+                .filter(|existing| existing.is_true())
+                .map(|existing| existing.last_transition_time);
             self.status.conditions.retain(|condition| condition.r#type != PROGRESSING);
             let message = format!("{what} is progressing.");
-            self.set(PROGRESSING, TRUE, "ReplicaSetUpdated", &message, facts.now);
+            self.set(PROGRESSING, TRUE, "ReplicaSetUpdated", &message, inputs.now);
             if let (Some(since), Some(condition)) = (since, self.status.conditions.last_mut()) {
                 condition.last_transition_time = since;
             }
-        } else if self.has_timed_out(facts) {
+        } else if self.has_timed_out(inputs) {
             let message = format!("{what} has timed out progressing.");
-            self.set(PROGRESSING, FALSE, TIMED_OUT, &message, facts.now);
+            self.set(PROGRESSING, FALSE, TIMED_OUT, &message, inputs.now);
         }
     }
 
-    fn has_timed_out(&self, facts: &Facts) -> bool {
+    fn has_timed_out(&self, inputs: &Inputs) -> bool {
         let Some(progress) = self.progress() else { return false };
         match progress.reason.as_str() {
             TIMED_OUT => true,
             ALL_AVAILABLE => false,
-            _ => self.deadline(facts).is_some_and(|deadline| deadline < facts.now),
+            _ => self.deadline(inputs).is_some_and(|deadline| deadline < inputs.now),
         }
     }
 
-    /// When the rollout will have stood still for too long.
-    fn deadline(&self, facts: &Facts) -> Option<Time> {
+    /// When the progress deadline passes.
+    fn deadline(&self, inputs: &Inputs) -> Option<Time> {
         let seconds =
-            facts.deployment.spec.progress_deadline_seconds.filter(|_| has_deadline(&facts.deployment))?;
+            inputs.deployment.spec.progress_deadline_seconds.filter(|_| has_deadline(&inputs.deployment))?;
         Some(self.progress()?.last_update_time?.plus_seconds(seconds.into()))
     }
 
-    /// When to look again because the deadline will have passed without anything else happening.
-    pub(super) fn look_again_after(&self, facts: &Facts) -> Option<Duration> {
-        if is_complete(&facts.deployment, &self.status) || self.has_timed_out(facts) {
+    /// The requeue delay until the progress deadline has passed.
+    pub(super) fn requeue_after(&self, inputs: &Inputs) -> Option<Duration> {
+        if is_complete(&inputs.deployment, &self.status) || self.has_timed_out(inputs) {
             return None;
         }
         if self.progress().is_some_and(|condition| condition.reason == ALL_AVAILABLE) {
             return None;
         }
-        let seconds = self.deadline(facts)?.seconds_since(facts.now) + 1;
+        let seconds = self.deadline(inputs)?.seconds_since(inputs.now) + 1;
         Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0).max(1)))
     }
 
@@ -172,68 +174,69 @@ impl Draft {
         self.put(condition);
     }
 
-    /// Puts a condition in. One that says the same already is left alone; one that only changes its reason
-    /// keeps the time of its last transition.
+    /// Sets a condition. One with the same status and reason is kept; one with the same status keeps its
+    /// lastTransitionTime.
     fn put(&mut self, mut condition: Condition) {
-        if let Some(there) = self.status.conditions.of_type(&condition.r#type) {
-            if there.status == condition.status && there.reason == condition.reason {
+        if let Some(existing) = self.status.conditions.of_type(&condition.r#type) {
+            if existing.status == condition.status && existing.reason == condition.reason {
                 return;
             }
-            if there.status == condition.status {
-                condition.last_transition_time = there.last_transition_time;
+            if existing.status == condition.status {
+                condition.last_transition_time = existing.last_transition_time;
             }
         }
-        self.status.conditions.retain(|there| there.r#type != condition.r#type);
+        self.status.conditions.retain(|existing| existing.r#type != condition.r#type);
         self.status.conditions.push(condition);
     }
 
-    /// How soon the status must be known: at once if a wish of the user is seen or fulfilled, or if the Deployment
-    /// is in another condition than before.
-    pub(super) fn telling(&self, facts: &Facts, changed_anything: bool) -> StatusUrgency {
-        let (deployment, there) = (&*facts.deployment, &facts.deployment.status);
+    /// Immediate if a generation is observed for the first time, if the rollout completes, or if a condition
+    /// changes.
+    pub(super) fn status_urgency(&self, inputs: &Inputs, changed_anything: bool) -> StatusUrgency {
+        let (deployment, existing) = (&*inputs.deployment, &inputs.deployment.status);
         let conditions = |status: &DeploymentStatus| -> Vec<_> {
             status.conditions.iter().map(|one| (one.r#type.clone(), one.status.clone())).collect()
         };
-        let is_milestone = self.status.observed_generation != there.observed_generation
-            || is_complete(deployment, &self.status) && !is_complete(deployment, there)
-            || conditions(&self.status) != conditions(there);
+        let is_milestone = self.status.observed_generation != existing.observed_generation
+            || is_complete(deployment, &self.status) && !is_complete(deployment, existing)
+            || conditions(&self.status) != conditions(existing);
         StatusChange { is_milestone, is_superseded: changed_anything }.status_urgency()
     }
 
-    /// The write, if there is anything to write.
-    pub(super) fn into_write(self, facts: &Facts) -> Option<Write> {
-        let deployment = &*facts.deployment;
-        let there = deployment.annotations().value(REVISION).map(|revision| revision.as_str());
-        let revision = self.revision.filter(|revision| there != Some(revision.as_str()));
+    /// The status write, if anything changed.
+    pub(super) fn into_write(self, inputs: &Inputs) -> Option<Write> {
+        let deployment = &*inputs.deployment;
+        let existing = deployment.annotations().value(REVISION).map(|revision| revision.as_str());
+        let revision = self.revision.filter(|revision| existing != Some(revision.as_str()));
         if revision.is_none() && self.status == deployment.status {
             return None;
         }
         let mut metadata = deployment.full_meta_json();
         if let Some(revision) = revision {
-            // Written with the status, because through the object itself it would count as a new wish.
+            // Written with the status, because an update of the Deployment itself would not be limited to
+            // this annotation.
             metadata["annotations"][REVISION] = json!(revision);
         }
         let body = json!({"metadata": metadata, "status": self.status});
-        Some(Write::put(deployment, "status", body).because("its ReplicaSets tell something new"))
+        Some(Write::put(deployment, "status", body).because("its ReplicaSets or conditions changed"))
     }
 }
 
-/// A Deployment that does not want to wait for ever.
+/// Whether the Deployment has a progress deadline.
 fn has_deadline(deployment: &Deployment) -> bool {
     deployment.spec.progress_deadline_seconds.is_some_and(|seconds| seconds != i32::MAX)
 }
 
-/// Whether a status says that the newest template has all the pods, and all are available.
+/// Whether a status reports that all replicas are updated and available.
 pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
-    let wanted = deployment.spec.replicas;
-    status.updated_replicas == wanted
-        && status.replicas == wanted
-        && status.available_replicas == wanted
+    let desired = deployment.spec.replicas;
+    status.updated_replicas == desired
+        && status.replicas == desired
+        && status.available_replicas == desired
         && status.observed_generation >= deployment.meta.generation
 }
 
-/// Whether a status is a step further than the one before.
-fn got_on(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
+/// Whether a status shows progress compared to the previous one.
+fn is_progressing(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
     let old_ones = |status: &DeploymentStatus| status.replicas - status.updated_replicas;
     after.updated_replicas > before.updated_replicas
         || old_ones(after) < old_ones(before)
@@ -241,12 +244,12 @@ fn got_on(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
         || after.available_replicas > before.available_replicas
 }
 
-/// How many pods are on their way out, if every ReplicaSet tells.
-fn terminating(facts: &Facts) -> Option<i32> {
-    let told = facts.all().map(|set| match set.status.terminating_replicas {
-        // Nobody has looked at it yet, so it has no pods.
+/// The number of terminating pods, if every ReplicaSet reports it.
+fn terminating(inputs: &Inputs) -> Option<i32> {
+    let count = inputs.all().map(|set| match set.status.terminating_replicas {
+        // Not yet observed by the ReplicaSet controller, so it has no pods.
         None if set.status.observed_generation == 0 => Some(0),
-        told => told,
+        count => count,
     });
-    told.sum()
+    count.sum()
 }

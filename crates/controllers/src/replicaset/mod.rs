@@ -1,13 +1,13 @@
-//! Keeps as many active pods as a ReplicaSet asks for, and tells in its status how many there are.
+//! Keeps the number of active pods of a ReplicaSet at `spec.replicas`, and reports the counts in its status.
 //!
-//! The same algorithm serves ReplicationControllers; what differs is in `Replicated`.
+//! ReplicationControllers use the same algorithm; the differences are in `Replicated`.
 //!
 //! Parity: pkg/controller/replicaset.
 
+mod enqueue;
+mod reconcile;
 mod scale;
 mod status;
-mod turn;
-mod wakes;
 
 #[cfg(test)]
 mod tests;
@@ -20,14 +20,14 @@ use keleustes_plan::{Buckets, Controller, Grant, Loop, Metric};
 use crate::workloads::enqueue::{HasSelector, enqueue_self};
 use crate::workloads::owners::by_controller_uid;
 
-/// What the controller is told.
+/// Options of the controller.
 #[derive(Clone, Debug)]
 pub struct ReplicaSetOptions {
-    /// How many are worked on at once.
+    /// How many keys are reconciled concurrently.
     pub workers: usize,
-    /// Whether pods may say what their deletion costs (gate `PodDeletionCost`).
+    /// Whether the pod-deletion-cost annotation counts (gate `PodDeletionCost`).
     pub honor_deletion_cost: bool,
-    /// Whether pods on their way out are counted (gate `DeploymentReplicaSetTerminatingReplicas`).
+    /// Whether terminating pods are counted in the status (gate `DeploymentReplicaSetTerminatingReplicas`).
     pub count_terminating_replicas: bool,
 }
 
@@ -38,8 +38,7 @@ impl Default for ReplicaSetOptions {
     }
 }
 
-/// Compares the age of a deleted pod with that of the youngest, so that people can see whether old pods
-/// are spared.
+/// The age of each deleted pod relative to the youngest: shows whether scale-down spares old pods.
 pub(crate) static AGE_RATIO: Metric = Metric::histogram(
     "replicaset_controller_sorting_deletion_age_ratio",
     "Age of a deleted ready pod as a multiple of the youngest ready pod's age.",
@@ -49,7 +48,7 @@ pub(crate) static AGE_RATIO: Metric = Metric::histogram(
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &ReplicaSetOptions) -> Controller {
+pub fn controller(options: &ReplicaSetOptions) -> Controller {
     Controller::new("replicaset-controller")
         .also_known_as(&["replicaset"])
         .service_account("replicaset-controller")
@@ -61,31 +60,31 @@ pub fn controller(settings: &ReplicaSetOptions) -> Controller {
             Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
         ])
         .with_loop(
-            replica_loop::<ReplicaSet>("replicaset", settings).reads_index(by_controller_uid::<ReplicaSet>()),
+            replica_loop::<ReplicaSet>("replicaset", options).reads_index(by_controller_uid::<ReplicaSet>()),
         )
 }
 
-/// The loop of a kind of which there are to be replicas.
-pub(crate) fn replica_loop<R: Replicated>(queue: &'static str, settings: &ReplicaSetOptions) -> Loop {
-    Loop::reconciling(queue, turn::Turns::<R>::new(settings.clone()))
+/// The control loop for ReplicaSets or ReplicationControllers.
+pub(crate) fn replica_loop<R: Replicated>(queue: &'static str, options: &ReplicaSetOptions) -> Loop {
+    Loop::reconciling(queue, reconcile::ReplicaSetReconciler::<R>::new(options.clone()))
         .enqueue_on::<R>(enqueue_self)
-        .enqueue_on::<Pod>(wakes::pod_changed::<R>)
+        .enqueue_on::<Pod>(enqueue::pod_changed::<R>)
         .reads_index(by_controller_uid::<Pod>())
-        .workers(settings.workers)
+        .workers(options.workers)
 }
 
-/// A kind that asks for a number of pods of a template.
+/// A kind that wants a number of pods from a template.
 pub(crate) trait Replicated: FullMeta + HasSelector {
-    /// How many pods are wanted.
+    /// The desired number of pods.
     fn replicas(&self) -> i32;
-    /// What pods are made from.
+    /// The pod template.
     fn template(&self) -> &PodTemplate;
-    /// What its status says.
+    /// The current status.
     fn status(&self) -> Cow<'_, ReplicaSetStatus>;
-    /// Whether its status can tell how many pods are on their way out.
+    /// Whether its status has `terminatingReplicas`.
     const HAS_TERMINATING_REPLICAS: bool;
-    /// The replica sets of its family: those of one manager, itself among them.
-    fn family<'a>(&self, view: &keleustes_plan::View<'a>) -> Vec<&'a Self>;
+    /// The ReplicaSets with the same controller, itself included.
+    fn related_replica_sets<'a>(&self, view: &keleustes_plan::View<'a>) -> Vec<&'a Self>;
 }
 
 impl Replicated for ReplicaSet {
@@ -103,9 +102,9 @@ impl Replicated for ReplicaSet {
 
     const HAS_TERMINATING_REPLICAS: bool = true;
 
-    fn family<'a>(&self, view: &keleustes_plan::View<'a>) -> Vec<&'a Self> {
-        let Some(manager) = self.meta.controller_ref() else { return Vec::new() };
-        let table = view.store::<Self>();
-        crate::workloads::owners::controlled_by(table, &manager.uid).map(|set| &**set).collect()
+    fn related_replica_sets<'a>(&self, view: &keleustes_plan::View<'a>) -> Vec<&'a Self> {
+        let Some(controller) = self.meta.controller_ref() else { return Vec::new() };
+        let store = view.store::<Self>();
+        crate::workloads::owners::controlled_by(store, &controller.uid).map(|set| &**set).collect()
     }
 }

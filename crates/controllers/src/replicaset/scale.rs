@@ -1,25 +1,25 @@
-//! Makes the pods that are missing and deletes those that are too many, a bounded number at a time.
+//! Creates missing pods and deletes surplus pods, at most 500 per reconcile.
 
 use keleustes_objects::Pod;
 use keleustes_plan::Plan;
 
-use super::turn::Facts;
+use super::reconcile::Inputs;
 use super::{AGE_RATIO, ReplicaSetOptions, Replicated};
 use crate::workloads::pod_creation::pod_from_template;
 use crate::workloads::pod_ranking::{Ranking, sort_for_deletion};
 use crate::workloads::pod_writes;
 
-pub(super) fn plan<R: Replicated>(facts: &Facts<R>, settings: &ReplicaSetOptions) -> Plan {
-    match facts.surplus() {
-        _ if facts.set.meta().deletion_timestamp.is_some() => Plan::none(),
-        ..0 => creations(facts, facts.moves()),
+pub(super) fn plan<R: Replicated>(inputs: &Inputs<R>, options: &ReplicaSetOptions) -> Plan {
+    match inputs.surplus() {
+        _ if inputs.set.meta().deletion_timestamp.is_some() => Plan::none(),
+        ..0 => creations(inputs, inputs.burst_limited_diff()),
         0 => Plan::none(),
-        1.. => deletions(facts, facts.moves(), settings),
+        1.. => deletions(inputs, inputs.burst_limited_diff(), options),
     }
 }
 
-fn creations<R: Replicated>(facts: &Facts<R>, count: usize) -> Plan {
-    let set = &*facts.set;
+fn creations<R: Replicated>(inputs: &Inputs<R>, count: usize) -> Plan {
+    let set = &*inputs.set;
     let body = match pod_from_template::<R>(&set.template().json(), set.meta()) {
         Ok(body) => body,
         Err(why) => return Plan::error(why),
@@ -30,38 +30,38 @@ fn creations<R: Replicated>(facts: &Facts<R>, count: usize) -> Plan {
     plan
 }
 
-fn deletions<R: Replicated>(facts: &Facts<R>, count: usize, settings: &ReplicaSetOptions) -> Plan {
+fn deletions<R: Replicated>(inputs: &Inputs<R>, count: usize, options: &ReplicaSetOptions) -> Plan {
     let mut plan = Plan::none();
-    let mut pods = facts.pods.clone();
+    let mut pods = inputs.pods.clone();
     if count < pods.len() {
-        let honor_deletion_cost = settings.honor_deletion_cost;
+        let honor_deletion_cost = options.honor_deletion_cost;
         sort_for_deletion(
             &mut pods,
             &Ranking {
-                now: facts.now,
-                active_pods_per_node: &facts.active_pods_per_node,
+                now: inputs.now,
+                active_pods_per_node: &inputs.active_pods_per_node,
                 honor_deletion_cost,
             },
         );
-        compare_ages(&mut plan, facts, &pods[..count]);
+        measure_age_ratios(&mut plan, inputs, &pods[..count]);
     }
     plan.push_parallel(
         pods[..count]
             .iter()
-            .map(|pod| pod_writes::delete(&*facts.set, pod, "there are more pods than wanted"))
+            .map(|pod| pod_writes::delete(&*inputs.set, pod, "there are more pods than wanted"))
             .collect(),
     );
     plan
 }
 
-/// Tells how much older the chosen pods are than the youngest, in whole multiples. Only ready ones count.
-fn compare_ages<R: Replicated>(plan: &mut Plan, facts: &Facts<R>, chosen: &[std::sync::Arc<Pod>]) {
+/// Observes the age of each chosen pod as an integer multiple of the youngest pod's age. Only ready pods
+/// count.
+fn measure_age_ratios<R: Replicated>(plan: &mut Plan, inputs: &Inputs<R>, chosen: &[std::sync::Arc<Pod>]) {
     let age =
-        |pod: &Pod| Some(facts.now.seconds_since(pod.meta.creation_timestamp.filter(|_| pod.is_ready())?));
-    let youngest = facts.pods.iter().filter_map(|pod| age(pod)).min();
+        |pod: &Pod| Some(inputs.now.seconds_since(pod.meta.creation_timestamp.filter(|_| pod.is_ready())?));
+    let youngest = inputs.pods.iter().filter_map(|pod| age(pod)).min();
     let Some(youngest) = youngest.filter(|age| *age > 0) else { return };
     for age in chosen.iter().filter_map(|pod| age(pod)) {
-        // Ages in whole seconds are small numbers.
         #[expect(clippy::cast_precision_loss, reason = "an age in seconds is far below 2^52")]
         plan.measure(AGE_RATIO.measurement(&[], (age / youngest) as f64));
     }

@@ -1,22 +1,22 @@
-//! What the status of a set says, and whether that is news.
+//! Computes the status of a ReplicaSet and decides whether to write it.
 
 use keleustes_objects::{Condition, ReplicaSetStatus, TRUE};
 use keleustes_plan::{Plan, StatusUrgency, Write};
 
-use super::turn::Facts;
+use super::reconcile::Inputs;
 use super::{ReplicaSetOptions, Replicated};
 use crate::workloads::status_urgency::StatusChange;
 
-/// The condition that tells of pods that could not be made or deleted.
+/// The condition for pods that could not be created or deleted.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// The status that the facts and the outcome of the turn come to.
+/// The status that results from the inputs and from the outcome of the pod writes.
 pub(super) fn of<R: Replicated>(
-    facts: &Facts<R>,
+    inputs: &Inputs<R>,
     failure: Option<&str>,
-    settings: &ReplicaSetOptions,
+    options: &ReplicaSetOptions,
 ) -> ReplicaSetStatus {
-    let (set, pods) = (&*facts.set, &facts.pods);
+    let (set, pods) = (&*inputs.set, &inputs.pods);
     let count = |wanted: &dyn Fn(&keleustes_objects::Pod) -> bool| {
         i32::try_from(pods.iter().filter(|pod| wanted(pod)).count()).unwrap_or(i32::MAX)
     };
@@ -25,48 +25,48 @@ pub(super) fn of<R: Replicated>(
     status.replicas = count(&|_| true);
     status.fully_labeled_replicas = count(&|pod| template_labels.is_subset_of(&pod.meta.labels));
     status.ready_replicas = count(&|pod| pod.is_ready());
-    status.available_replicas = count(&|pod| pod.is_available(set.min_ready_seconds(), facts.now));
-    let tells_terminating = R::HAS_TERMINATING_REPLICAS && settings.count_terminating_replicas;
-    status.terminating_replicas = tells_terminating.then_some(facts.terminating);
+    status.available_replicas = count(&|pod| pod.is_available(set.min_ready_seconds(), inputs.now));
+    let tells_terminating = R::HAS_TERMINATING_REPLICAS && options.count_terminating_replicas;
+    status.terminating_replicas = tells_terminating.then_some(inputs.terminating);
     status.observed_generation = set.meta().generation;
     match failure {
         None => status.conditions.retain(|condition| condition.r#type != REPLICA_FAILURE),
-        // One that is there is left alone: it tells since when.
-        Some(_) if status.conditions.iter().any(|there| there.r#type == REPLICA_FAILURE) => {}
+        // An existing condition is kept: its transition time says since when pods fail.
+        Some(_) if status.conditions.iter().any(|existing| existing.r#type == REPLICA_FAILURE) => {}
         Some(message) => {
-            let reason = if facts.surplus() < 0 { "FailedCreate" } else { "FailedDelete" };
-            status.conditions.push(Condition::new(REPLICA_FAILURE, TRUE, reason, message, facts.now));
+            let reason = if inputs.surplus() < 0 { "FailedCreate" } else { "FailedDelete" };
+            status.conditions.push(Condition::new(REPLICA_FAILURE, TRUE, reason, message, inputs.now));
         }
     }
     status
 }
 
-/// How soon the status must be known: at once if the set has just got what it asks for, which rollouts wait for, or
-/// cannot get it.
-pub(super) fn telling<R: Replicated>(
+/// Immediate if the ReplicaSet has just reached its desired replicas, which rollouts wait for, or if its
+/// conditions changed.
+pub(super) fn status_urgency<R: Replicated>(
     set: &R,
     status: &ReplicaSetStatus,
     changed_anything: bool,
 ) -> StatusUrgency {
-    let (wanted, there) = (set.replicas(), set.status());
+    let (wanted, existing) = (set.replicas(), set.status());
     let has_all =
         |status: &ReplicaSetStatus| status.replicas == wanted && status.available_replicas == wanted;
-    let is_complete = has_all(status) && !has_all(&there);
-    let is_milestone = is_complete || status.conditions != there.conditions;
-    // More available pods are no old news, whatever else has moved: they let a rollout take its next step.
-    let is_old = changed_anything && status.available_replicas <= there.available_replicas;
+    let is_complete = has_all(status) && !has_all(&existing);
+    let is_milestone = is_complete || status.conditions != existing.conditions;
+    // An increase of available pods is not superseded by pod writes: a rollout needs it for its next step.
+    let is_old = changed_anything && status.available_replicas <= existing.available_replicas;
     StatusChange { is_milestone, is_superseded: is_old }.status_urgency()
 }
 
-/// Writes the status if it says anything new.
-pub(super) fn plan<R: Replicated>(set: &R, status: &ReplicaSetStatus, telling: StatusUrgency) -> Plan {
+/// Writes the status if it changed.
+pub(super) fn plan<R: Replicated>(set: &R, status: &ReplicaSetStatus, status_urgency: StatusUrgency) -> Plan {
     if *set.status() == *status {
         return Plan::none();
     }
     Plan::of(
         Write::put_status(set, status)
             .conflict_tries(2)
-            .status_urgency(telling)
-            .because("the counts of pods or what they tell changed"),
+            .status_urgency(status_urgency)
+            .because("replica counts or conditions changed"),
     )
 }

@@ -1,4 +1,4 @@
-//! The claims of a StatefulSet's pods: their names, and what they are made from.
+//! The PersistentVolumeClaims of a StatefulSet's pods: names and bodies.
 
 use keleustes_objects::{
     ArcStr, ErrorReason, Key, LabelSelector, OwnerReference, PersistentVolumeClaim, StatefulSet,
@@ -7,44 +7,44 @@ use keleustes_objects::{
 use keleustes_plan::{InvolvedObject, OnFailure, Outcome, PlannedEvent, Write};
 use serde_json::{Value, json};
 
-use super::facts::Facts;
+use super::inputs::Inputs;
 use super::pods;
 
 /// The name of a claim.
-pub(super) fn name(set: &StatefulSet, template: &VolumeClaimTemplate, number: i32) -> ArcStr {
-    ArcStr::from(format!("{}-{}-{number}", template.name, set.meta.key.name))
+pub(super) fn name(set: &StatefulSet, template: &VolumeClaimTemplate, ordinal: i32) -> ArcStr {
+    ArcStr::from(format!("{}-{}-{ordinal}", template.name, set.meta.key.name))
 }
 
-/// Whether claims are deleted when the set shrinks, and when it is deleted.
-pub(super) fn deletes(set: &StatefulSet) -> (bool, bool) {
+/// Whether the retention policy deletes claims on scale-down, and on deletion of the StatefulSet.
+pub(super) fn retention_deletes(set: &StatefulSet) -> (bool, bool) {
     let policy = &set.spec.persistent_volume_claim_retention_policy;
     (policy.when_scaled == "Delete", policy.when_deleted == "Delete")
 }
 
-/// The claims that a pod lacks, and why it cannot have some.
-pub(super) fn missing(facts: &Facts, number: i32) -> (Vec<Write>, Vec<String>) {
-    let (set, mut writes, mut obstacles) = (&*facts.set, Vec::new(), Vec::new());
+/// The creations of a pod's missing claims, and the errors for claims that it cannot have.
+pub(super) fn missing(inputs: &Inputs, ordinal: i32) -> (Vec<Write>, Vec<String>) {
+    let (set, mut writes, mut claim_errors) = (&*inputs.set, Vec::new(), Vec::new());
     for template in &set.spec.volume_claim_templates {
-        let name = name(set, template, number);
-        match facts.claims.get(&name) {
+        let name = name(set, template, ordinal);
+        match inputs.claims.get(&name) {
             Some(claim) if claim.meta.deletion_timestamp.is_some() => {
-                obstacles.push(format!("pvc {name} is being deleted"));
+                claim_errors.push(format!("pvc {name} is being deleted"));
             }
             Some(_) => {}
-            None => match creation(set, template, name, number) {
+            None => match creation(set, template, name, ordinal) {
                 Ok(write) => writes.push(write),
-                Err(why) => obstacles.push(why),
+                Err(why) => claim_errors.push(why),
             },
         }
     }
-    (writes, obstacles)
+    (writes, claim_errors)
 }
 
 fn creation(
     set: &StatefulSet,
     template: &VolumeClaimTemplate,
     name: ArcStr,
-    number: i32,
+    ordinal: i32,
 ) -> Result<Write, String> {
     let mut body: Value = serde_json::from_str(template.raw.as_str())
         .map_err(|_| format!("the template of claim {name} cannot be read"))?;
@@ -59,7 +59,7 @@ fn creation(
         body.remove("status");
     }
     let key = Key { namespace: set.meta.key.namespace.clone(), name: name.clone() };
-    let (involved, pod, set) = (InvolvedObject::of(set), pods::name(set, number), set.meta.key.name.clone());
+    let (involved, pod, set) = (InvolvedObject::of(set), pods::name(set, ordinal), set.meta.key.name.clone());
     let write = Write::create::<PersistentVolumeClaim>(key, body)
         .on_failure(OnFailure::ContinueAndRetry)
         .because("its pod needs it");
@@ -68,7 +68,7 @@ fn creation(
             let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set} success");
             Some(PlannedEvent::normal(involved.clone(), "SuccessfulCreate", message))
         }
-        // The cache is behind; the next turn sees what there is.
+        // The cache is stale; the next reconcile sees the claim.
         Outcome::Failed(failure) if failure.reason == ErrorReason::AlreadyExists => None,
         Outcome::Failed(failure) => {
             let message = format!(
@@ -81,19 +81,20 @@ fn creation(
     }))
 }
 
-/// Whether a claim still belongs to an earlier pod of the name, so that a new one must wait for it to go.
-pub(super) fn are_stale(facts: &Facts, number: i32) -> bool {
-    let pod = pods::name(&facts.set, number);
+/// Whether a claim is still owned by an earlier pod of that name, so that the new pod waits for the claim's
+/// deletion.
+pub(super) fn are_stale(inputs: &Inputs, ordinal: i32) -> bool {
+    let pod = pods::name(&inputs.set, ordinal);
     let names_pod =
         |owner: &OwnerReference| owner.api_version == "v1" && owner.kind == "Pod" && owner.name == pod;
-    deletes(&facts.set).0
-        && of_number(facts, number).any(|claim| claim.meta.owner_references.iter().any(names_pod))
+    retention_deletes(&inputs.set).0
+        && of_ordinal(inputs, ordinal).any(|claim| claim.meta.owner_references.iter().any(names_pod))
 }
 
-/// The claims of a pod that there are.
-pub(super) fn of_number(facts: &Facts, number: i32) -> impl Iterator<Item = &PersistentVolumeClaim> {
-    let templates = facts.set.spec.volume_claim_templates.iter();
+/// The existing claims of a pod.
+pub(super) fn of_ordinal(inputs: &Inputs, ordinal: i32) -> impl Iterator<Item = &PersistentVolumeClaim> {
+    let templates = inputs.set.spec.volume_claim_templates.iter();
     templates
-        .filter_map(move |template| facts.claims.get(&name(&facts.set, template, number)))
+        .filter_map(move |template| inputs.claims.get(&name(&inputs.set, template, ordinal)))
         .map(|claim| &**claim)
 }

@@ -1,5 +1,4 @@
-//! The history of a StatefulSet's template: which revision is wanted, which one most pods still have, and
-//! which ones nobody needs any more.
+//! The revisions of a StatefulSet: the update revision, the current revision and the ones to delete.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,77 +6,77 @@ use std::sync::Arc;
 use keleustes_objects::{ArcStr, ControllerRevision, ErrorReason, Key, PodTemplate, StatefulSet};
 use keleustes_plan::{Context, Outcome, Plan, ReconcileError, Write};
 
-use super::facts::Facts;
+use super::inputs::Inputs;
 use super::pods::revision_of;
 use crate::workloads::revisions::{RevisionData, renumber, template_from_data};
 use crate::workloads::templates::NormalizedTemplate;
 
-/// The label of a revision that nobody reads back.
+/// A label of revisions. Nothing reads it.
 const HASH: &str = "controller.kubernetes.io/hash";
-/// How much of the set's name goes into the name of a revision.
+/// How many bytes of the StatefulSet's name go into the name of a revision.
 const NAME_MAX: usize = 223;
 
-/// A revision as a turn needs it.
+/// A revision as one reconcile needs it.
 #[derive(Clone)]
 pub(super) struct Revision {
     pub(super) name: ArcStr,
-    /// What pods of it are made from.
+    /// The pod template of the revision.
     pub(super) template: PodTemplate,
 }
 
-/// The two revisions that a set has pods of.
+/// The two revisions of a StatefulSet's pods.
 pub(super) struct History {
-    /// The one that pods had before the last change.
+    /// The revision of the pods before the last change.
     pub(super) current: Revision,
-    /// The one that is wanted.
+    /// The revision of the current template.
     pub(super) update: Revision,
-    /// How often the name of a revision was taken.
+    /// The collision count.
     pub(super) collisions: i32,
 }
 
 impl History {
-    /// Finds the wanted revision, or makes it.
+    /// Finds the update revision, or creates it.
     pub(super) async fn settle(
         cx: &mut Context<'_>,
-        facts: &Facts,
+        inputs: &Inputs,
         semantic_revision_comparison: bool,
     ) -> Result<Self, ReconcileError> {
-        let set = &facts.set;
-        let data = RevisionData::rounded(&set.spec.template);
+        let set = &inputs.set;
+        let data = RevisionData::with_float64_numbers(&set.spec.template);
         let mut collisions = set.status.collision_count.unwrap_or(0);
-        let number = facts.revisions.last().map_or(0, |revision| revision.revision) + 1;
-        let name = match find(facts, &data, semantic_revision_comparison) {
+        let number = inputs.revisions.last().map_or(0, |revision| revision.revision) + 1;
+        let name = match find(inputs, &data, semantic_revision_comparison) {
             Found::Newest(name) => name,
             Found::Older(revision) => {
                 cx.apply(Plan::of(renumber(&revision, number))).await.all_done()?;
                 revision.meta.key.name.clone()
             }
-            Found::Nothing => make(cx, set, &data, number, &mut collisions).await?,
+            Found::Nothing => create_revision(cx, set, &data, number, &mut collisions).await?,
         };
         let update = Revision { name, template: set.spec.template.clone() };
         let current =
-            facts.revisions.iter().find(|there| *there.meta.key.name == *set.status.current_revision);
-        let current = current.map(|there| Revision {
-            name: there.meta.key.name.clone(),
-            template: template_from_data(there.data.as_str()).unwrap_or_else(|| set.spec.template.clone()),
+            inputs.revisions.iter().find(|existing| *existing.meta.key.name == *set.status.current_revision);
+        let current = current.map(|existing| Revision {
+            name: existing.meta.key.name.clone(),
+            template: template_from_data(existing.data.as_str()).unwrap_or_else(|| set.spec.template.clone()),
         });
         Ok(Self { current: current.unwrap_or_else(|| update.clone()), update, collisions })
     }
 
-    /// Deletes the oldest revisions beyond the limit, but none that a pod is of.
-    pub(super) fn clean_up(facts: &Facts, history: Option<&Self>) -> Plan {
+    /// Deletes the oldest revisions beyond the limit, except those in use.
+    pub(super) fn clean_up(inputs: &Inputs, history: Option<&Self>) -> Plan {
         let mut plan = Plan::none();
-        let Ok(limit) = usize::try_from(facts.set.spec.revision_history_limit.unwrap_or(-1)) else {
+        let Ok(limit) = usize::try_from(inputs.set.spec.revision_history_limit.unwrap_or(-1)) else {
             return plan;
         };
-        let mut alive: BTreeSet<&str> = facts.pods.iter().map(|pod| revision_of(pod)).collect();
-        alive.extend(history.iter().flat_map(|history| [&*history.current.name, &*history.update.name]));
-        let dead = facts.revisions.iter().filter(|revision| !alive.contains(&*revision.meta.key.name));
-        let dead: Vec<_> = dead.collect();
-        for revision in dead.iter().take(dead.len().saturating_sub(limit)) {
+        let mut live: BTreeSet<&str> = inputs.pods.iter().map(|pod| revision_of(pod)).collect();
+        live.extend(history.iter().flat_map(|history| [&*history.current.name, &*history.update.name]));
+        let unused = inputs.revisions.iter().filter(|revision| !live.contains(&*revision.meta.key.name));
+        let unused: Vec<_> = unused.collect();
+        for revision in unused.iter().take(unused.len().saturating_sub(limit)) {
             let delete =
                 Write::delete(&***revision).ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Conflict]);
-            plan.push(delete.because("it is older than the history that is kept"));
+            plan.push(delete.because("it exceeds revisionHistoryLimit"));
         }
         plan
     }
@@ -89,33 +88,34 @@ enum Found {
     Nothing,
 }
 
-/// Looks for the revision of the live template. Nothing is ever made anew for a template that has not
-/// changed since somebody, this manager or the original, last looked at it.
-fn find(facts: &Facts, data: &RevisionData, semantic_revision_comparison: bool) -> Found {
-    let set = &facts.set;
-    let Some(newest) = facts.revisions.last() else { return Found::Nothing };
+/// Finds the revision of the template. None is created for a template that has not changed since this program
+/// or the original last observed it.
+fn find(inputs: &Inputs, data: &RevisionData, semantic_revision_comparison: bool) -> Found {
+    let set = &inputs.set;
+    let Some(newest) = inputs.revisions.last() else { return Found::Nothing };
     if data.equals_data_of(newest) {
         return Found::Newest(newest.meta.key.name.clone());
     }
-    if let Some(older) = facts.revisions.iter().rev().find(|revision| data.equals_data_of(revision)) {
+    if let Some(older) = inputs.revisions.iter().rev().find(|revision| data.equals_data_of(revision)) {
         return Found::Older(older.clone());
     }
     if !semantic_revision_comparison {
         return Found::Nothing;
     }
     let seen = set.meta.generation == set.status.observed_generation;
-    let noted = facts.revisions.iter().find(|there| *there.meta.key.name == *set.status.update_revision);
-    if let Some(noted) = noted.filter(|_| seen) {
-        return Found::Newest(noted.meta.key.name.clone());
+    let recorded =
+        inputs.revisions.iter().find(|existing| *existing.meta.key.name == *set.status.update_revision);
+    if let Some(recorded) = recorded.filter(|_| seen) {
+        return Found::Newest(recorded.meta.key.name.clone());
     }
     let meaning = NormalizedTemplate::of(&set.spec.template);
     let same = template_from_data(newest.data.as_str())
-        .is_some_and(|there| meaning.semantically_equal_with_defaults(&there));
+        .is_some_and(|existing| meaning.semantically_equal_with_defaults(&existing));
     if same { Found::Newest(newest.meta.key.name.clone()) } else { Found::Nothing }
 }
 
-/// Makes the revision of the live template and tells its name.
-async fn make(
+/// Creates the revision of the template and returns its name.
+async fn create_revision(
     cx: &mut Context<'_>,
     set: &StatefulSet,
     data: &RevisionData,
@@ -136,14 +136,14 @@ async fn make(
             _ => {
                 return Err(applied
                     .error
-                    .unwrap_or_else(|| ReconcileError::because("the revision was not made")));
+                    .unwrap_or_else(|| ReconcileError::because("the revision was not created")));
             }
         }
-        let there = cx.fetch::<ControllerRevision>(&key).await?;
-        if there.is_some_and(|there| data.equals_data_of(&there)) {
+        let existing = cx.fetch::<ControllerRevision>(&key).await?;
+        if existing.is_some_and(|existing| data.equals_data_of(&existing)) {
             return Ok(key.name);
         }
-        // There is no name left beyond the last number.
+        // The collision count is exhausted.
         let next = collisions.checked_add(1);
         *collisions =
             next.ok_or_else(|| ReconcileError::because(format!("the name {} is taken", key.name)))?;

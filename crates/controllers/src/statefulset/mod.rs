@@ -1,19 +1,19 @@
-//! Keeps the pods of a StatefulSet, each with a number, a name and claims that stay its own, and moves them to
-//! a new template from the highest number down.
+//! Keeps the pods of a StatefulSet, each with an ordinal, a stable name and its own claims, and updates them
+//! to a new template from the highest ordinal down.
 //!
 //! Parity: pkg/controller/statefulset.
 
 mod claims;
-mod facts;
+mod enqueue;
 mod history;
+mod inputs;
 mod pods;
+mod reconcile;
 mod recreate;
 mod replicas;
 mod retention;
 mod rolling;
 mod status;
-mod turn;
-mod wakes;
 
 #[cfg(test)]
 mod tests;
@@ -24,16 +24,16 @@ use keleustes_plan::{Controller, Grant, Loop, Metric};
 use crate::workloads::enqueue::enqueue_self;
 use crate::workloads::owners::by_controller_uid;
 
-/// What the controller is told.
+/// Options of the controller.
 #[derive(Clone, Debug)]
 pub struct StatefulSetOptions {
-    /// How many StatefulSets are worked on at once.
+    /// How many StatefulSets are reconciled concurrently.
     pub workers: usize,
-    /// Whether more than one pod may be replaced at once (gate `MaxUnavailableStatefulSet`).
+    /// Whether maxUnavailable counts (gate `MaxUnavailableStatefulSet`).
     pub honor_max_unavailable: bool,
-    /// Whether all pods may be deleted before new ones are made (gate `StatefulSetRecreateStrategy`).
+    /// Whether strategy Recreate is allowed (gate `StatefulSetRecreateStrategy`).
     pub allow_recreate_strategy: bool,
-    /// Whether a revision that means the same as the template counts as its own (gate
+    /// Whether a revision that is semantically equal to the template is its revision (gate
     /// `StatefulSetSemanticRevisionComparison`).
     pub semantic_revision_comparison: bool,
 }
@@ -57,19 +57,19 @@ const LABELS: &[&str] = &["statefulset_namespace", "statefulset_name", "pod_mana
 
 pub(crate) static MAX_UNAVAILABLE: Metric = Metric::gauge(
     "statefulset_controller_statefulset_max_unavailable",
-    "How many pods of a StatefulSet may be missing while it moves to a new template.",
+    "Maximum number of unavailable pods of a StatefulSet during a rolling update.",
     LABELS,
 );
 
 pub(crate) static UNAVAILABLE: Metric = Metric::gauge(
     "statefulset_controller_statefulset_unavailable_replicas",
-    "How many pods of a StatefulSet are missing.",
+    "Number of unavailable pods of a StatefulSet.",
     LABELS,
 );
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &StatefulSetOptions) -> Controller {
+pub fn controller(options: &StatefulSetOptions) -> Controller {
     Controller::new("statefulset-controller")
         .also_known_as(&["statefulset"])
         .service_account("statefulset-controller")
@@ -87,12 +87,12 @@ pub fn controller(settings: &StatefulSetOptions) -> Controller {
             },
         ])
         .with_loop(
-            Loop::reconciling("statefulset", turn::Turns { settings: settings.clone() })
+            Loop::reconciling("statefulset", reconcile::StatefulSetReconciler { options: options.clone() })
                 .enqueue_on::<StatefulSet>(enqueue_self)
-                .enqueue_on::<Pod>(wakes::pod_changed)
+                .enqueue_on::<Pod>(enqueue::pod_changed)
                 .reads::<PersistentVolumeClaim>()
                 .reads_index(by_controller_uid::<Pod>())
                 .reads_index(by_controller_uid::<ControllerRevision>())
-                .workers(settings.workers),
+                .workers(options.workers),
         )
 }

@@ -1,63 +1,64 @@
-//! Makes the pod of a number, and tells which revision a pod is of.
+//! Creates the pod of an ordinal, and reads the revision of a pod.
 
 use keleustes_objects::{ArcStr, ErrorReason, Key, Pod, PodTemplate, StatefulSet};
 use keleustes_plan::{Edited, InvolvedObject, OnFailure, Outcome, PlannedEvent, Write};
 use serde_json::{Value, json};
 
 use super::claims;
-use super::facts::Facts;
+use super::inputs::Inputs;
 use crate::workloads::pod_creation::pod_from_template;
 
-/// The label that names the revision of a pod.
+/// The label with the revision of a pod.
 pub(super) const REVISION: &str = "controller-revision-hash";
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 
-/// The name of the revision that a pod is of.
+/// The name of a pod's revision.
 pub(super) fn revision_of(pod: &Pod) -> &str {
     pod.meta.labels.value(REVISION).map_or("", |revision| revision.as_str())
 }
 
-/// The name of the pod of a number.
-pub(super) fn name(set: &StatefulSet, number: i32) -> ArcStr {
-    ArcStr::from(format!("{}-{number}", set.meta.key.name))
+/// The name of an ordinal's pod.
+pub(super) fn name(set: &StatefulSet, ordinal: i32) -> ArcStr {
+    ArcStr::from(format!("{}-{ordinal}", set.meta.key.name))
 }
 
-/// Creates the pod of a number from the template of a revision.
+/// Creates the pod of an ordinal from the template of a revision.
 ///
 /// # Errors
-/// If no pod can be made from the template.
+/// If the template has no labels.
 pub(super) fn creation(
     set: &StatefulSet,
-    number: i32,
+    ordinal: i32,
     template: &PodTemplate,
     revision: &str,
 ) -> Result<Write, &'static str> {
     let mut body = pod_from_template::<StatefulSet>(&template.json(), &set.meta)?;
-    let name = name(set, number);
+    let name = name(set, ordinal);
     body["metadata"]["name"] = json!(name);
     body["metadata"]["namespace"] = json!(set.meta.key.namespace);
     let labels = &mut body["metadata"]["labels"];
     labels[POD_NAME] = json!(name);
-    labels[POD_INDEX] = json!(number.to_string());
+    labels[POD_INDEX] = json!(ordinal.to_string());
     labels[REVISION] = json!(revision);
     body["spec"]["hostname"] = json!(name);
     body["spec"]["subdomain"] = json!(set.spec.service_name);
-    mount_claims(set, number, &mut body);
+    mount_claims(set, ordinal, &mut body);
     let key = Key { namespace: set.meta.key.namespace.clone(), name };
-    let write = Write::create::<Pod>(key.clone(), body).because("the set has no pod of this number");
-    Ok(told(write, set, &key.name, "Create"))
+    let write =
+        Write::create::<Pod>(key.clone(), body).because("the StatefulSet has no pod with this ordinal");
+    Ok(with_events(write, set, &key.name, "Create"))
 }
 
-/// Volumes of claims come before and replace those of the template.
-fn mount_claims(set: &StatefulSet, number: i32, pod: &mut Value) {
+/// The volumes of claims come first and replace volumes of the same name in the template.
+fn mount_claims(set: &StatefulSet, ordinal: i32, pod: &mut Value) {
     let templates = &set.spec.volume_claim_templates;
     if templates.is_empty() {
         return;
     }
     let mount = |template: &keleustes_objects::VolumeClaimTemplate| {
         json!({"name": template.name,
-               "persistentVolumeClaim": {"claimName": claims::name(set, template, number)}})
+               "persistentVolumeClaim": {"claimName": claims::name(set, template, ordinal)}})
     };
     let mut volumes: Vec<Value> = templates.iter().map(mount).collect();
     let of_template = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
@@ -71,48 +72,50 @@ fn mount_claims(set: &StatefulSet, number: i32, pod: &mut Value) {
 pub(super) fn deletion(set: &StatefulSet, pod: &Pod, because: &'static str) -> Write {
     let write =
         Write::delete(pod).ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Conflict]).because(because);
-    told(write, set, &pod.meta.key.name, "Delete")
+    with_events(write, set, &pod.meta.key.name, "Delete")
 }
 
-/// Whether a pod has its name where it is looked for, and mounts its claims.
-pub(super) fn is_itself(facts: &Facts, number: i32, pod: &Pod) -> bool {
-    let (set, name) = (&facts.set, &pod.meta.key.name);
+/// Whether a pod has its pod-name label and mounts its claims.
+pub(super) fn has_identity_and_claims(inputs: &Inputs, ordinal: i32, pod: &Pod) -> bool {
+    let (set, name) = (&inputs.set, &pod.meta.key.name);
     let named = pod.meta.labels.value(POD_NAME).is_some_and(|label| **label == **name);
     let mounts = |template: &keleustes_objects::VolumeClaimTemplate| {
         let claim = pod.pvc_of_volume(&template.name);
-        claim.is_some_and(|claim| *claim == claims::name(set, template, number))
+        claim.is_some_and(|claim| *claim == claims::name(set, template, ordinal))
     };
     named && set.spec.volume_claim_templates.iter().all(mounts)
 }
 
-/// Gives a pod its name and its claims back.
-pub(super) fn repair(facts: &Facts, number: i32, pod: &Pod) -> Write {
-    let (set, name) = (facts.set.clone(), pod.meta.key.name.clone());
+/// Restores the identity labels and the claim volumes of a pod.
+pub(super) fn repair(inputs: &Inputs, ordinal: i32, pod: &Pod) -> Write {
+    let (set, name) = (inputs.set.clone(), pod.meta.key.name.clone());
     let label = name.clone();
     let change = move |live: &mut Value| {
         let before = live.clone();
         live["metadata"]["labels"][POD_NAME] = json!(label);
-        live["metadata"]["labels"][POD_INDEX] = json!(number.to_string());
-        mount_claims(&set, number, live);
+        live["metadata"]["labels"][POD_INDEX] = json!(ordinal.to_string());
+        mount_claims(&set, ordinal, live);
         if *live == before { Edited::Unneeded } else { Edited::Changed }
     };
-    let write = Write::edit(pod, change).conflict_tries(4).because("it has lost its name or its claims");
-    told(write, &facts.set, &name, "Update")
+    let write = Write::edit(pod, change)
+        .conflict_tries(4)
+        .because("its pod-name label or its claim volumes are wrong");
+    with_events(write, &inputs.set, &name, "Update")
 }
 
-/// Tells people what became of a pod.
-fn told(write: Write, set: &StatefulSet, pod: &ArcStr, verb: &'static str) -> Write {
+/// Adds the events for a write to a pod.
+fn with_events(write: Write, set: &StatefulSet, pod: &ArcStr, verb: &'static str) -> Write {
     let (involved, set, pod) = (InvolvedObject::of(set), set.meta.key.name.clone(), pod.clone());
     write.on_failure(OnFailure::StopAndRetry).record_on_outcome(move |outcome| match outcome {
         Outcome::Done { .. } => Some(event(involved.clone(), &set, &pod, verb, None)),
-        // The cache is behind; nobody needs to know.
+        // The cache is stale; no event is needed.
         Outcome::Failed(failure) if failure.reason == ErrorReason::AlreadyExists => None,
         Outcome::Failed(failure) => Some(event(involved.clone(), &set, &pod, verb, Some(&failure.message))),
         Outcome::Unneeded | Outcome::NotSent => None,
     })
 }
 
-/// An event about one of a set's pods, and why it came to nothing if it did.
+/// An event about a pod of a StatefulSet, with the error if the write failed.
 pub(super) fn event(
     involved: InvolvedObject,
     set: &str,

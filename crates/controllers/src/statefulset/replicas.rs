@@ -1,4 +1,4 @@
-//! Makes the pods that are missing, in order or all at once, and lets go of those out of range.
+//! Creates missing pods, in order or in parallel, and deletes pods out of range.
 
 use std::sync::Arc;
 
@@ -6,50 +6,51 @@ use keleustes_objects::{ErrorReason, Pod, PodPhase};
 use keleustes_plan::{Applied, Context, InvolvedObject, Outcome, Plan, ReconcileError, Write};
 
 use super::claims;
-use super::facts::{Facts, runs_and_is_ready};
 use super::history::{History, Revision};
-use super::pods::{self, creation, deletion, is_itself, repair};
+use super::inputs::{Inputs, is_running_and_ready};
+use super::pods::{self, creation, deletion, has_identity_and_claims, repair};
 use super::retention;
 
-/// How many numbers are worked on at once, at most.
+/// The largest batch of ordinals.
 const BATCH_MAX: usize = 500;
 
-/// What is to be done about one number: claims first, then the pod, then who owns the claims.
+/// The work for one ordinal: claims first, then the pod, then the claims' owners.
 #[derive(Default)]
-struct Need<'a> {
-    number: i32,
-    /// The pod that is there.
-    there: Option<&'a Arc<Pod>>,
+struct OrdinalPlan<'a> {
+    ordinal: i32,
+    /// The existing pod.
+    existing: Option<&'a Arc<Pod>>,
     claims: Vec<Write>,
-    /// Why its claims cannot all be had.
-    obstacles: Vec<String>,
-    /// What it would be called if its claims could not be had; nothing if nobody needs to know.
+    /// Why not all of its claims can exist.
+    claim_errors: Vec<String>,
+    /// The verb of the event if its claims cannot exist; no event if `None`.
     verb: Option<&'static str>,
     pod: Option<Write>,
-    /// Whether to look at who owns the claims.
-    looks_at_owners: bool,
-    /// Whether the next number has to wait, if they go one after another.
+    /// Whether the owner references of the claims are updated.
+    updates_owners: bool,
+    /// Whether the next ordinal has to wait, if pods are created one after another.
     blocks: bool,
 }
 
-/// Looks after the pods in range, upwards. Tells whether nothing else may happen before they are well.
+/// Creates and repairs the pods in range, from the lowest ordinal up. Returns whether the reconcile must wait
+/// for one of them.
 ///
 /// # Errors
-/// If something could not be made or put right.
-pub(super) async fn bring_up(
+/// If a write failed.
+pub(super) async fn ensure_replicas(
     cx: &mut Context<'_>,
-    facts: &Facts,
+    inputs: &Inputs,
     history: &History,
 ) -> Result<bool, ReconcileError> {
-    let ordered = facts.is_ordered();
-    let numbers: Vec<_> = facts.replicas.iter().map(|(number, pod)| (*number, pod.as_ref())).collect();
-    let singly = || numbers.chunks(1).collect();
-    let all_at_once = || batches(&numbers);
+    let ordered = inputs.is_ordered();
+    let ordinals: Vec<_> = inputs.replicas.iter().map(|(ordinal, pod)| (*ordinal, pod.as_ref())).collect();
+    let singly = || ordinals.chunks(1).collect();
+    let all_at_once = || batches(&ordinals);
     for batch in if ordered { singly() } else { all_at_once() } {
-        let needs = batch.iter().map(|&(number, pod)| need(facts, history, number, pod));
-        let needs = needs.collect::<Result<Vec<_>, _>>().map_err(ReconcileError::because)?;
-        let blocked = ordered && needs.iter().any(|need| need.blocks);
-        meet(cx, facts, needs).await?;
+        let plans = batch.iter().map(|&(ordinal, pod)| plan_ordinal(inputs, history, ordinal, pod));
+        let plans = plans.collect::<Result<Vec<_>, _>>().map_err(ReconcileError::because)?;
+        let blocked = ordered && plans.iter().any(|ordinal_plan| ordinal_plan.blocks);
+        apply_plans(cx, inputs, plans).await?;
         if blocked {
             return Ok(true);
         }
@@ -57,7 +58,7 @@ pub(super) async fn bring_up(
     Ok(false)
 }
 
-/// Slices of one, two, four and so on: a mistake that all share is made once, not a thousand times.
+/// Slices of one, two, four and so on: an error that all have in common occurs once, not a thousand times.
 pub(super) fn batches<T>(mut rest: &[T]) -> Vec<&[T]> {
     let (mut batches, mut size) = (Vec::new(), 1);
     while !rest.is_empty() {
@@ -68,14 +69,14 @@ pub(super) fn batches<T>(mut rest: &[T]) -> Vec<&[T]> {
     batches
 }
 
-/// Adds writes that do not depend on each other. The first batch with a failure is the last.
+/// Adds independent writes in batches. No batch follows one with a failure.
 pub(super) fn push_in_batches(plan: &mut Plan, writes: &[Write]) {
     batches(writes).into_iter().for_each(|batch| plan.push_parallel(batch.to_vec()));
 }
 
-/// Which revision a new pod of a number is made from.
-fn revision_for<'a>(facts: &Facts, history: &'a History, number: i32) -> &'a Revision {
-    let (set, index) = (&facts.set, number - facts.start());
+/// The revision from which the pod of an ordinal is created.
+fn revision_for<'a>(inputs: &Inputs, history: &'a History, ordinal: i32) -> &'a Revision {
+    let (set, index) = (&inputs.set, ordinal - inputs.start());
     let strategy = &set.spec.update_strategy;
     let keeps_current = match &strategy.rolling_update {
         Some(rolling) => index < rolling.partition.unwrap_or(0),
@@ -84,77 +85,87 @@ fn revision_for<'a>(facts: &Facts, history: &'a History, number: i32) -> &'a Rev
     if keeps_current { &history.current } else { &history.update }
 }
 
-/// What a number needs.
+/// The work for an ordinal.
 ///
 /// # Errors
-/// If no pod can be made from its template.
-fn need<'a>(
-    facts: &Facts,
+/// If its template has no labels.
+fn plan_ordinal<'a>(
+    inputs: &Inputs,
     history: &History,
-    number: i32,
+    ordinal: i32,
     pod: Option<&'a Arc<Pod>>,
-) -> Result<Need<'a>, &'static str> {
-    let mut need = Need { number, there: pod, ..Need::default() };
+) -> Result<OrdinalPlan<'a>, &'static str> {
+    let mut ordinal_plan = OrdinalPlan { ordinal, existing: pod, ..OrdinalPlan::default() };
     match pod {
-        None if claims::are_stale(facts, number) => need.blocks = true,
+        None if claims::are_stale(inputs, ordinal) => ordinal_plan.blocks = true,
         None => {
-            let Revision { name, template } = revision_for(facts, history, number);
-            need.pod = Some(creation(&facts.set, number, template, name)?);
-            need.need_claims(facts, Some("Create"));
-            (need.looks_at_owners, need.blocks) = (true, true);
+            let Revision { name, template } = revision_for(inputs, history, ordinal);
+            ordinal_plan.pod = Some(creation(&inputs.set, ordinal, template, name)?);
+            ordinal_plan.require_claims(inputs, Some("Create"));
+            (ordinal_plan.updates_owners, ordinal_plan.blocks) = (true, true);
         }
         Some(pod) if pod.is_terminal() => {
-            let ended = || deletion(&facts.set, pod, "it has ended; another one takes its place");
-            need.pod = (!pod.is_terminating()).then(ended);
-            need.blocks = true;
+            let ended = || deletion(&inputs.set, pod, "it is terminal and will be recreated");
+            ordinal_plan.pod = (!pod.is_terminating()).then(ended);
+            ordinal_plan.blocks = true;
         }
-        Some(pod) => need.tend(facts, pod),
+        Some(pod) => ordinal_plan.plan_existing_pod(inputs, pod),
     }
-    Ok(need)
+    Ok(ordinal_plan)
 }
 
-impl Need<'_> {
-    fn need_claims(&mut self, facts: &Facts, verb: Option<&'static str>) {
-        (self.claims, self.obstacles) = claims::missing(facts, self.number);
+impl OrdinalPlan<'_> {
+    fn require_claims(&mut self, inputs: &Inputs, verb: Option<&'static str>) {
+        (self.claims, self.claim_errors) = claims::missing(inputs, self.ordinal);
         self.verb = verb;
     }
 
-    /// What a pod needs that is there and has not ended.
-    fn tend(&mut self, facts: &Facts, pod: &Arc<Pod>) {
+    /// The work for an existing pod that is not terminal.
+    fn plan_existing_pod(&mut self, inputs: &Inputs, pod: &Arc<Pod>) {
         if pod.phase == PodPhase::Pending {
-            self.need_claims(facts, None);
-            self.looks_at_owners = true;
+            self.require_claims(inputs, None);
+            self.updates_owners = true;
         }
-        let well = runs_and_is_ready(pod) && facts.is_available(pod);
-        if facts.is_ordered() && !well {
+        let healthy = is_running_and_ready(pod) && inputs.is_available(pod);
+        if inputs.is_ordered() && !healthy {
             self.blocks = true;
             return;
         }
-        if !is_itself(facts, self.number, pod) {
-            self.need_claims(facts, Some("Update"));
-            self.pod = Some(repair(facts, self.number, pod));
+        if !has_identity_and_claims(inputs, self.ordinal, pod) {
+            self.require_claims(inputs, Some("Update"));
+            self.pod = Some(repair(inputs, self.ordinal, pod));
         }
-        self.looks_at_owners |= !retention::is_heeded(facts, self.number, pod, false);
+        self.updates_owners |= !retention::matches_policy(inputs, self.ordinal, pod, false);
     }
 }
 
-/// Meets the needs of a batch. What one lacks keeps none of the others.
-async fn meet(cx: &mut Context<'_>, facts: &Facts, mut needs: Vec<Need<'_>>) -> Result<(), ReconcileError> {
-    let mut retry = fetch_claims(cx, facts, &mut needs).await;
+/// Applies the work of a batch. An error of one ordinal does not stop the others.
+async fn apply_plans(
+    cx: &mut Context<'_>,
+    inputs: &Inputs,
+    mut plans: Vec<OrdinalPlan<'_>>,
+) -> Result<(), ReconcileError> {
+    let mut retry = create_claims(cx, inputs, &mut plans).await;
     let mut writes = Vec::new();
-    for need in &mut needs {
-        writes.extend(need.pod.take().map(|write| (need.number, write)));
+    for ordinal_plan in &mut plans {
+        writes.extend(ordinal_plan.pod.take().map(|write| (ordinal_plan.ordinal, write)));
     }
-    let (numbers, writes): (Vec<_>, Vec<_>) = writes.into_iter().unzip();
+    let (ordinals, writes): (Vec<_>, Vec<_>) = writes.into_iter().unzip();
     let written = apply_together(cx, writes).await;
     retry = retry.or(written.error);
     let cache_is_behind = |outcome: &Outcome| matches!(outcome, Outcome::Failed(failure) if failure.reason == ErrorReason::AlreadyExists);
     let behind: Vec<_> =
-        numbers.iter().zip(&written.outcomes).filter(|(_, it)| cache_is_behind(it)).collect();
+        ordinals.iter().zip(&written.outcomes).filter(|(_, it)| cache_is_behind(it)).collect();
     let mut plan = Plan::none();
-    for need in needs.iter().filter(|need| need.looks_at_owners) {
-        if !behind.iter().any(|(number, _)| **number == need.number) {
-            retention::push(&mut plan, facts, need.number, need.there.map(|pod| &**pod), false);
+    for ordinal_plan in plans.iter().filter(|ordinal_plan| ordinal_plan.updates_owners) {
+        if !behind.iter().any(|(ordinal, _)| **ordinal == ordinal_plan.ordinal) {
+            retention::push(
+                &mut plan,
+                inputs,
+                ordinal_plan.ordinal,
+                ordinal_plan.existing.map(|pod| &**pod),
+                false,
+            );
         }
     }
     if !plan.is_none() {
@@ -163,30 +174,30 @@ async fn meet(cx: &mut Context<'_>, facts: &Facts, mut needs: Vec<Need<'_>>) -> 
     retry.map_or(Ok(()), Err)
 }
 
-/// Makes the claims that are missing. Whoever cannot have them does without anything else this time.
-async fn fetch_claims(
+/// Creates missing claims. Ordinals whose claims cannot exist are removed from the batch.
+async fn create_claims(
     cx: &mut Context<'_>,
-    facts: &Facts,
-    needs: &mut Vec<Need<'_>>,
+    inputs: &Inputs,
+    plans: &mut Vec<OrdinalPlan<'_>>,
 ) -> Option<ReconcileError> {
-    let (mut numbers, mut writes) = (Vec::new(), Vec::new());
-    for need in needs.iter_mut() {
-        numbers.extend(need.claims.iter().map(|_| need.number));
-        writes.append(&mut need.claims);
+    let (mut ordinals, mut writes) = (Vec::new(), Vec::new());
+    for ordinal_plan in plans.iter_mut() {
+        ordinals.extend(ordinal_plan.claims.iter().map(|_| ordinal_plan.ordinal));
+        writes.append(&mut ordinal_plan.claims);
     }
     let names: Vec<_> = writes.iter().map(|write| write.target.key.name.clone()).collect();
     let applied = apply_together(cx, writes).await;
-    for ((number, name), outcome) in numbers.into_iter().zip(names).zip(&applied.outcomes) {
-        let need = needs.iter_mut().find(|need| need.number == number);
-        if let (Some(need), Outcome::Failed(failure)) = (need, outcome) {
-            need.obstacles.push(format!("failed to create PVC {name}: {}", failure.message));
+    for ((ordinal, name), outcome) in ordinals.into_iter().zip(names).zip(&applied.outcomes) {
+        let ordinal_plan = plans.iter_mut().find(|ordinal_plan| ordinal_plan.ordinal == ordinal);
+        if let (Some(ordinal_plan), Outcome::Failed(failure)) = (ordinal_plan, outcome) {
+            ordinal_plan.claim_errors.push(format!("failed to create PVC {name}: {}", failure.message));
         }
     }
-    let (set, mut plan, mut retry) = (&*facts.set, Plan::none(), applied.error);
-    for need in needs.iter().filter(|need| !need.obstacles.is_empty()) {
-        let why = need.obstacles.join(", ");
-        if let Some(verb) = need.verb {
-            let pod = pods::name(set, need.number);
+    let (set, mut plan, mut retry) = (&*inputs.set, Plan::none(), applied.error);
+    for ordinal_plan in plans.iter().filter(|ordinal_plan| !ordinal_plan.claim_errors.is_empty()) {
+        let why = ordinal_plan.claim_errors.join(", ");
+        if let Some(verb) = ordinal_plan.verb {
+            let pod = pods::name(set, ordinal_plan.ordinal);
             plan.record(pods::event(InvolvedObject::of(set), &set.meta.key.name, &pod, verb, Some(&why)));
         }
         retry.get_or_insert_with(|| ReconcileError::because(why));
@@ -194,7 +205,7 @@ async fn fetch_claims(
     if !plan.is_none() {
         cx.apply(plan).await;
     }
-    needs.retain(|need| need.obstacles.is_empty());
+    plans.retain(|ordinal_plan| ordinal_plan.claim_errors.is_empty());
     retry
 }
 
@@ -207,33 +218,34 @@ async fn apply_together(cx: &mut Context<'_>, writes: Vec<Write>) -> Applied {
     cx.apply(plan).await
 }
 
-/// Lets go of pods out of range, from the top. Tells whether nothing else may happen before they are gone.
+/// Deletes pods out of range, from the highest ordinal down. Returns whether the reconcile must wait for
+/// them.
 ///
 /// # Errors
-/// If the owners of a claim cannot be put right, or a pod cannot be deleted.
-pub(super) async fn bring_down(cx: &mut Context<'_>, facts: &Facts) -> Result<bool, ReconcileError> {
+/// If a claim's owner references cannot be updated, or a pod cannot be deleted.
+pub(super) async fn scale_down(cx: &mut Context<'_>, inputs: &Inputs) -> Result<bool, ReconcileError> {
     let mut plan = Plan::none();
-    for (number, pod) in &facts.condemned {
-        if !retention::is_heeded(facts, *number, pod, true) {
-            retention::push(&mut plan, facts, *number, Some(pod), true);
+    for (ordinal, pod) in &inputs.condemned {
+        if !retention::matches_policy(inputs, *ordinal, pod, true) {
+            retention::push(&mut plan, inputs, *ordinal, Some(pod), true);
         }
     }
-    let (going, stops) = leaving(facts);
-    let delete = |pod: &Arc<Pod>| deletion(&facts.set, pod, "its number is out of range");
-    push_in_batches(&mut plan, &going.into_iter().map(delete).collect::<Vec<_>>());
+    let (deleted, stops) = pods_to_delete(inputs);
+    let delete = |pod: &Arc<Pod>| deletion(&inputs.set, pod, "its ordinal is out of range");
+    push_in_batches(&mut plan, &deleted.into_iter().map(delete).collect::<Vec<_>>());
     cx.apply(plan).await.all_done().map(|()| stops)
 }
 
-/// The pods out of range that may go now, and whether the rest has to wait for them.
-fn leaving(facts: &Facts) -> (Vec<&Arc<Pod>>, bool) {
-    let from_the_top = || facts.condemned.iter().rev().map(|(_, pod)| pod);
-    if !facts.is_ordered() {
+/// The pods out of range to delete now, and whether the rest has to wait for them.
+fn pods_to_delete(inputs: &Inputs) -> (Vec<&Arc<Pod>>, bool) {
+    let from_the_top = || inputs.condemned.iter().rev().map(|(_, pod)| pod);
+    if !inputs.is_ordered() {
         return (from_the_top().filter(|pod| !pod.is_terminating()).collect(), false);
     }
     let Some(pod) = from_the_top().next() else { return (Vec::new(), false) };
-    let well = runs_and_is_ready(pod) && facts.is_available(pod);
-    // Of the pods that are not well only the lowest may go: the others would lose the order.
-    let first_sick = facts.numbered().find(|pod| !facts.is_available(pod));
-    let may_go = well || first_sick.is_some_and(|sick| sick.meta.uid == pod.meta.uid);
+    let healthy = is_running_and_ready(pod) && inputs.is_available(pod);
+    // Of the unhealthy pods only the lowest may be deleted: the others keep their place in the order.
+    let first_unhealthy = inputs.with_ordinal().find(|pod| !inputs.is_available(pod));
+    let may_go = healthy || first_unhealthy.is_some_and(|unhealthy| unhealthy.meta.uid == pod.meta.uid);
     (if may_go && !pod.is_terminating() { vec![pod] } else { Vec::new() }, true)
 }

@@ -1,55 +1,59 @@
-//! Replaces pods of older revisions, from the highest number down, as many at once as may be missing.
+//! Deletes pods of older revisions, from the highest ordinal down, within maxUnavailable.
 
 use std::sync::Arc;
 
 use keleustes_objects::{Pod, Rounding, StatefulSet};
 
-use super::facts::Facts;
 use super::history::History;
+use super::inputs::Inputs;
 use super::pods::revision_of;
 
-/// How many pods may be missing; always at least one.
-pub(super) fn unavailable_max(set: &StatefulSet) -> i32 {
+/// maxUnavailable as a number; at least 1.
+pub(super) fn max_unavailable(set: &StatefulSet) -> i32 {
     let rolling = set.spec.update_strategy.rolling_update.as_ref();
     let wanted = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
     wanted.and_then(|wanted| wanted.scaled(set.spec.replicas, Rounding::Down)).unwrap_or(1).max(1)
 }
 
-/// The pods to delete so that newer ones take their place.
-pub(super) fn replaced(facts: &Facts, history: &History, honor_max_unavailable: bool) -> Vec<Arc<Pod>> {
-    let strategy = &facts.set.spec.update_strategy;
+/// The pods to delete so that they are recreated with the update revision.
+pub(super) fn pods_to_replace(
+    inputs: &Inputs,
+    history: &History,
+    honor_max_unavailable: bool,
+) -> Vec<Arc<Pod>> {
+    let strategy = &inputs.set.spec.update_strategy;
     let partition = strategy.rolling_update.as_ref().and_then(|rolling| rolling.partition).unwrap_or(0);
-    let first = facts.start().saturating_add(partition);
-    let targets: Vec<_> = facts.replicas.range(first..).rev().filter_map(|(_, pod)| pod.clone()).collect();
+    let first = inputs.start().saturating_add(partition);
+    let targets: Vec<_> = inputs.replicas.range(first..).rev().filter_map(|(_, pod)| pod.clone()).collect();
     let is_old = |pod: &Pod| revision_of(pod) != &*history.update.name;
     if !honor_max_unavailable {
-        return one_by_one(facts, &targets, is_old);
+        return one_by_one(inputs, &targets, is_old);
     }
-    let (most, missing) = (unavailable_max(&facts.set), facts.unavailable());
+    let (most, missing) = (max_unavailable(&inputs.set), inputs.unavailable());
     let room = usize::try_from(most).unwrap_or(1).saturating_sub(missing);
     let candidates = targets.into_iter().filter(|pod| is_old(pod) && !pod.is_terminating());
-    if facts.is_ordered() {
+    if inputs.is_ordered() {
         return candidates.take(room).collect();
     }
-    let (well, sick): (Vec<_>, Vec<_>) = candidates.partition(|pod| facts.is_available(pod));
-    let any_sick = facts
+    let (healthy, unhealthy): (Vec<_>, Vec<_>) = candidates.partition(|pod| inputs.is_available(pod));
+    let any_unhealthy = inputs
         .replicas
         .values()
         .flatten()
-        .any(|pod| is_old(pod) && !pod.is_terminating() && !facts.is_available(pod));
-    if room == 0 && !any_sick {
+        .any(|pod| is_old(pod) && !pod.is_terminating() && !inputs.is_available(pod));
+    if room == 0 && !any_unhealthy {
         return Vec::new();
     }
-    sick.into_iter().chain(well.into_iter().take(room)).collect()
+    unhealthy.into_iter().chain(healthy.into_iter().take(room)).collect()
 }
 
-/// The first old pod from the top, if all above it are well.
-fn one_by_one(facts: &Facts, targets: &[Arc<Pod>], is_old: impl Fn(&Pod) -> bool) -> Vec<Arc<Pod>> {
+/// The first old pod from the highest ordinal down, if all above it are available.
+fn one_by_one(inputs: &Inputs, targets: &[Arc<Pod>], is_old: impl Fn(&Pod) -> bool) -> Vec<Arc<Pod>> {
     for pod in targets {
         if is_old(pod) && !pod.is_terminating() {
             return vec![pod.clone()];
         }
-        if !facts.is_available(pod) {
+        if !inputs.is_available(pod) {
             return Vec::new();
         }
     }

@@ -1,5 +1,5 @@
-//! Settles whose an object is: keeps what is ours, adopts what matches and belongs to nobody, lets go of
-//! what does not match any more.
+//! Claims objects for a controller: keeps the objects that it controls, adopts matching orphans and releases
+//! objects that no longer match.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,27 +10,28 @@ use serde_json::json;
 
 use super::owners::controller_ref;
 
-/// What came of a claim.
+/// The result of a claim.
 pub(crate) struct Claimed<T> {
-    /// The objects that are the owner's, those about to be adopted among them, in the order given.
-    pub(crate) mine: Vec<Arc<T>>,
-    /// Adoptions and releases. They come first: if one fails, nothing is decided on top of it.
+    /// The objects that the owner controls, in the order given. Includes the orphans that it is about to
+    /// adopt.
+    pub(crate) owned: Vec<Arc<T>>,
+    /// Adoptions and releases. They are applied first: if one fails, the reconcile stops.
     writes: Vec<Write>,
 }
 
 impl<T> Claimed<T> {
-    /// A plan that begins with the adoptions and releases.
+    /// A plan that starts with the adoptions and releases.
     pub(crate) fn plan(&mut self) -> Plan {
         let mut plan = Plan::none();
         plan.push_parallel(self.take_writes());
         plan
     }
 
-    /// Carries the adoptions and releases out, and tells what is the owner's after them: what was to be
-    /// adopted and turned out to be gone is not.
+    /// Applies the adoptions and releases, and returns the objects that the owner controls afterwards. An
+    /// orphan whose adoption returned NotFound is not among them.
     ///
     /// # Errors
-    /// If any of them failed; all have been tried then.
+    /// If a write failed. All of them are sent in any case.
     pub(crate) async fn apply(mut self, cx: &mut Context<'_>) -> Result<Vec<Arc<T>>, ReconcileError>
     where
         T: Kind,
@@ -38,14 +39,14 @@ impl<T> Claimed<T> {
         let targets: Vec<_> = self.writes.iter().map(|write| write.target.uid.clone()).collect();
         let applied = cx.apply(self.plan()).await;
         let outcomes = targets.into_iter().zip(&applied.outcomes);
-        let gone: BTreeSet<_> =
+        let not_found: BTreeSet<_> =
             outcomes.filter(|(_, outcome)| **outcome == Outcome::done()).map(|(uid, _)| uid).collect();
         applied.all_done()?;
-        self.mine.retain(|object| !gone.contains(&object.meta().uid));
-        Ok(self.mine)
+        self.owned.retain(|object| !not_found.contains(&object.meta().uid));
+        Ok(self.owned)
     }
 
-    /// The adoptions and releases, to be carried out together with others before anything else.
+    /// The adoptions and releases, for a caller that applies them together with other writes.
     pub(crate) fn take_writes(&mut self) -> Vec<Write> {
         std::mem::take(&mut self.writes)
     }
@@ -60,30 +61,31 @@ pub(crate) fn claim<'a, O: Kind, T: Kind>(
     claim_if(owner, None, |object| selector.matches(&object.meta().labels), candidates)
 }
 
-/// Claims objects for an owner: what does not match is let go, what matches and nobody manages is taken.
-/// A finalizer, if one is given, comes and goes with the owner: what is adopted gets it, what is let go loses
-/// it.
+/// Claims objects for an owner: releases controlled objects that do not match and adopts matching orphans. If
+/// a finalizer is given, an adoption adds it and a release removes it.
 pub(crate) fn claim_if<'a, O: Kind, T: Kind>(
     owner: &O,
     finalizer: Option<&'static str>,
     matches: impl Fn(&T) -> bool,
     candidates: impl Iterator<Item = &'a Arc<T>>,
 ) -> Claimed<T> {
-    let (us, leaving) = (owner.meta(), owner.meta().deletion_timestamp.is_some());
-    let mut claimed = Claimed { mine: Vec::new(), writes: Vec::new() };
+    let (owner_meta, is_terminating) = (owner.meta(), owner.meta().deletion_timestamp.is_some());
+    let mut claimed = Claimed { owned: Vec::new(), writes: Vec::new() };
     for object in candidates {
         let meta = object.meta();
         match meta.controller_ref() {
-            Some(manager) if manager.uid != us.uid => {}
-            Some(_) if matches(object) => claimed.mine.push(object.clone()),
-            // Whoever is being deleted changes nothing any more: the garbage collector has the word.
-            Some(_) if leaving => {}
+            Some(controller) if controller.uid != owner_meta.uid => {}
+            Some(_) if matches(object) => claimed.owned.push(object.clone()),
+            // A terminating owner adopts and releases nothing: its dependents are left to the garbage
+            // collector.
+            Some(_) if is_terminating => {}
             Some(_) => claimed.writes.push(release(owner, finalizer, &**object)),
             None => {
-                let free = meta.deletion_timestamp.is_none() && meta.key.namespace == us.key.namespace;
-                if !leaving && free && matches(object) {
+                let can_be_adopted =
+                    meta.deletion_timestamp.is_none() && meta.key.namespace == owner_meta.key.namespace;
+                if !is_terminating && can_be_adopted && matches(object) {
                     claimed.writes.push(adopt(owner, finalizer, &**object));
-                    claimed.mine.push(object.clone());
+                    claimed.owned.push(object.clone());
                 }
             }
         }
@@ -97,7 +99,7 @@ fn adopt<O: Kind, T: Kind>(owner: &O, finalizer: Option<&'static str>, object: &
         body["metadata"]["finalizers"] = json!([finalizer]);
     }
     Write::patch(object, PatchKind::Strategic, body)
-        // The cache may be behind: an owner that is gone by now must not gain anything.
+        // The cache may be stale: an owner that was deleted in the meantime must not adopt anything.
         .guarded(Guard::RecheckOwner(Target::of(owner)))
         .ignoring_errors(&[ErrorReason::NotFound])
         .on_failure(OnFailure::StopAndRetry)
@@ -105,13 +107,13 @@ fn adopt<O: Kind, T: Kind>(owner: &O, finalizer: Option<&'static str>, object: &
 }
 
 fn release<O: Kind, T: Kind>(owner: &O, finalizer: Option<&'static str>, object: &T) -> Write {
-    let us = &owner.meta().uid;
-    let mut body = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": us}]}});
+    let owner_meta = &owner.meta().uid;
+    let mut body = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": owner_meta}]}});
     if let Some(finalizer) = finalizer {
         body["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
     }
     Write::patch(object, PatchKind::Strategic, body)
-        // Gone, or not ours any more.
+        // The object was deleted or has already been released.
         .ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Invalid])
         .on_failure(OnFailure::StopAndRetry)
         .because("it does not match the selector any more")

@@ -1,4 +1,4 @@
-//! When pods that are ready will have been so for long enough.
+//! When ready pods become available.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use keleustes_objects::{Availability, Pod, Time};
 use keleustes_plan::Requeue;
 
-/// When to look again because a pod will have been ready for long enough; after the whole time if none
-/// says since when it is ready.
-pub(crate) fn next(pods: &[Arc<Pod>], min_ready_seconds: i32, now: Time) -> Requeue {
+/// When to requeue because a pod becomes available; after `minReadySeconds` if no ready pod has a transition
+/// time.
+pub(crate) fn requeue_when_available(pods: &[Arc<Pod>], min_ready_seconds: i32, now: Time) -> Requeue {
     if min_ready_seconds <= 0 {
         return Requeue::Forget;
     }

@@ -1,5 +1,5 @@
-//! Whom a change of something owned concerns: the owner before, the owner after and, if there is none, all
-//! who might adopt it.
+//! Which owners are enqueued for a change of a dependent: its old controller, its new controller and, if it
+//! is an orphan, every owner that could adopt it.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use keleustes_plan::{Change, Enqueue, View};
 
 use super::owners::resolve;
 
-/// A kind that selects what is its own by labels.
+/// A kind that selects its dependents by labels.
 pub(crate) trait HasSelector: Kind {
-    /// Which objects are its own; nothing if it selects none or everything, or its selector makes no sense.
+    /// The selector. `None` if it is empty, missing or invalid.
     fn selector(&self) -> Option<Matcher>;
-    /// For how long a pod of its own must be ready to be available.
+    /// How long a pod must be ready to be available.
     fn min_ready_seconds(&self) -> i32;
 
-    /// Whether its selector wants an object with these labels. What has none is wanted by nobody.
-    fn wants(&self, labels: &Labels) -> bool {
+    /// Whether the selector matches these labels. An object without labels is never selected.
+    fn selects(&self, labels: &Labels) -> bool {
         !labels.is_empty() && self.selector().is_some_and(|selector| selector.matches(labels))
     }
 }
 
-/// Those that have the selector of newer kinds.
-macro_rules! selecting {
+/// For the kinds whose selector is a `LabelSelector`.
+macro_rules! impl_has_selector {
     ($($kind:ty),*) => {$(
         impl HasSelector for $kind {
             fn selector(&self) -> Option<Matcher> {
@@ -39,7 +39,7 @@ macro_rules! selecting {
     )*};
 }
 
-selecting!(DaemonSet, Deployment, ReplicaSet, StatefulSet);
+impl_has_selector!(DaemonSet, Deployment, ReplicaSet, StatefulSet);
 
 impl HasSelector for ReplicationController {
     fn selector(&self) -> Option<Matcher> {
@@ -52,57 +52,57 @@ impl HasSelector for ReplicationController {
     }
 }
 
-/// Enqueue the object itself, whatever happened to it.
-pub(crate) fn enqueue_self<O: Kind>(change: &Change<O>, _: &View<'_>, wakes: &mut Enqueue) {
-    wakes.add(change.latest().key());
+/// Enqueues the object itself for every change.
+pub(crate) fn enqueue_self<O: Kind>(change: &Change<O>, _: &View<'_>, enqueue: &mut Enqueue) {
+    enqueue.add(change.latest().key());
 }
 
-/// Enqueue the owners of something that changed or, if it has none and is new or newly labelled, everybody
-/// who might adopt it.
+/// Enqueues the old and the new controller of a changed object. If the object is an orphan that is new,
+/// relabelled or just released, enqueues every owner that could adopt it.
 pub(crate) fn enqueue_owners<O: HasSelector, T: Kind>(
     change: &Change<T>,
     view: &View<'_>,
-    wakes: &mut Enqueue,
+    enqueue: &mut Enqueue,
 ) {
     if change.is_resync() {
         return;
     }
-    let (before, meta) = (change.old().map(|before| before.meta()), change.latest().meta());
-    if let Some(before) = before.filter(|before| before.controller_ref() != meta.controller_ref()) {
-        wake_owner::<O>(before, view, wakes);
+    let (old, meta) = (change.old().map(|old| old.meta()), change.latest().meta());
+    if let Some(old) = old.filter(|old| old.controller_ref() != meta.controller_ref()) {
+        enqueue_owner::<O>(old, view, enqueue);
     }
     if meta.controller_ref().is_some() {
-        wake_owner::<O>(meta, view, wakes);
+        enqueue_owner::<O>(meta, view, enqueue);
     } else if !change.is_deletion() && meta.deletion_timestamp.is_none() {
-        let is_news =
-            before.is_none_or(|before| before.labels != meta.labels || before.controller_ref().is_some());
-        let all = view.in_namespace::<O>(&meta.key.namespace).filter(|_| is_news);
-        all.filter(|owner| owner.wants(&meta.labels)).for_each(|owner| wakes.add(owner.key()));
+        let may_be_adopted_now =
+            old.is_none_or(|old| old.labels != meta.labels || old.controller_ref().is_some());
+        let all = view.in_namespace::<O>(&meta.key.namespace).filter(|_| may_be_adopted_now);
+        all.filter(|owner| owner.selects(&meta.labels)).for_each(|owner| enqueue.add(owner.key()));
     }
 }
 
-/// Enqueue the owner of a pod that just became ready when it will have been so for long enough, and a margin
-/// later.
+/// Enqueues the owner of a pod that has just become ready for the moment at which the pod becomes available,
+/// plus a margin.
 pub(crate) fn enqueue_when_available<O: HasSelector>(
     change: &Change<Pod>,
     margin: Duration,
     view: &View<'_>,
-    wakes: &mut Enqueue,
+    enqueue: &mut Enqueue,
 ) {
-    let (Some(before), Some(pod)) = (change.old(), change.new()) else { return };
-    let Some(owner) = pod.meta.controller_ref().filter(|_| !before.is_ready() && pod.is_ready()) else {
+    let (Some(old), Some(pod)) = (change.old(), change.new()) else { return };
+    let Some(owner) = pod.meta.controller_ref().filter(|_| !old.is_ready() && pod.is_ready()) else {
         return;
     };
     let Some(owner) = resolve::<O>(view, &pod.meta.key.namespace, owner) else { return };
     let seconds = u64::try_from(owner.min_ready_seconds()).unwrap_or(0);
     if seconds > 0 {
-        wakes.add_after(owner.key(), Duration::from_secs(seconds) + margin);
+        enqueue.add_after(owner.key(), Duration::from_secs(seconds) + margin);
     }
 }
 
-fn wake_owner<O: Kind>(meta: &ObjectMeta, view: &View<'_>, wakes: &mut Enqueue) {
+fn enqueue_owner<O: Kind>(meta: &ObjectMeta, view: &View<'_>, enqueue: &mut Enqueue) {
     let owner = meta.controller_ref().and_then(|owner| resolve::<O>(view, &meta.key.namespace, owner));
     if let Some(owner) = owner {
-        wakes.add(owner.key());
+        enqueue.add(owner.key());
     }
 }

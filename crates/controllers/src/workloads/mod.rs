@@ -1,5 +1,5 @@
-//! What the controllers of workloads have in common: whose pods are whose, what a pod is made from, and
-//! which pod goes first.
+//! Shared by the workload controllers: adoption and release, creating pods from templates, ranking pods for
+//! deletion, revisions.
 
 pub(crate) mod adoption;
 pub(crate) mod availability;

@@ -1,21 +1,21 @@
-//! Makes pods from templates. The template is carried as the JSON it came as, so that a field this
-//! program has never heard of reaches the pod.
+//! Creates pods from templates. The template stays the JSON that the API server sent, so that a field unknown
+//! to this program reaches the pod.
 
 use keleustes_objects::{Kind, ObjectMeta};
 use serde_json::{Map, Value, json};
 
 use super::owners::controller_ref;
 
-/// What a template without labels is answered with: nothing could ever select its pods.
+/// The error for a template without labels: no selector could match its pods.
 pub(crate) const NO_LABELS: &str = "unable to create pods, no labels";
 
-/// The longest name an object may have.
+/// The longest name that an object may have.
 const NAME_MAX: usize = 253;
 
-/// The body of a pod from a template, managed by its owner. The server makes up the name.
+/// The body of a pod from a template, controlled by its owner. The API server generates the name.
 ///
 /// # Errors
-/// If the template has no labels, or is no template.
+/// If the template has no labels, or is not an object.
 pub(crate) fn pod_from_template<O: Kind>(
     template: &Map<String, Value>,
     owner: &ObjectMeta,
@@ -36,7 +36,7 @@ pub(crate) fn pod_from_template<O: Kind>(
     Ok(json!({"metadata": metadata, "spec": template.get("spec").unwrap_or(&nothing)}))
 }
 
-/// What the names of an owner's pods begin with.
+/// The `generateName` of an owner's pods.
 fn name_prefix(owner: &str) -> String {
     let dash = if owner.len() < NAME_MAX { "-" } else { "" };
     format!("{owner}{dash}")

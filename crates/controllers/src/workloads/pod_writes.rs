@@ -1,15 +1,15 @@
-//! Creates and deletes pods for an owner, and tells people about each.
+//! Creates and deletes pods for an owner, and records an event for each.
 
 use keleustes_objects::{ArcStr, ErrorReason, Key, Kind, Pod};
 use keleustes_plan::{InvolvedObject, OnFailure, Outcome, PlannedEvent, Write};
 use serde_json::Value;
 
-/// Creates a pod in the namespace of its owner; the server makes up the name.
+/// Creates a pod in the namespace of its owner; the API server generates the name.
 pub(crate) fn create<O: Kind>(owner: &O, body: Value, because: &'static str) -> Write {
     let key = Key { namespace: owner.key().namespace.clone(), name: ArcStr::default() };
     let involved = InvolvedObject::of(owner);
     Write::create::<Pod>(key, body)
-        // A namespace on its way out takes nothing in, and needs nothing.
+        // A terminating namespace accepts no new objects and needs no pods.
         .ignoring_errors(&[ErrorReason::NamespaceTerminating])
         .because(because)
         .record_on_outcome(move |outcome| match outcome {
@@ -26,11 +26,11 @@ pub(crate) fn create<O: Kind>(owner: &O, body: Value, because: &'static str) -> 
         })
 }
 
-/// Deletes a pod of an owner: the life that was seen, and no other.
+/// Deletes a pod of an owner with a UID precondition.
 pub(crate) fn delete<O: Kind>(owner: &O, pod: &Pod, because: &'static str) -> Write {
     let (involved, name) = (InvolvedObject::of(owner), pod.meta.key.name.clone());
     Write::delete(pod)
-        // Gone, or another pod by now.
+        // The pod was deleted, or its name belongs to another pod.
         .ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Conflict])
         .on_failure(OnFailure::ContinueAndRetry)
         .because(because)

@@ -1,8 +1,8 @@
-//! Templates as revisions: the bytes that stand for a template, as the original writes them, and the order
-//! of history.
+//! ControllerRevisions: the revision data of a template, byte for byte as the original encodes it, and the
+//! order of revisions.
 //!
-//! Both managers look for a revision with equal bytes before they make one, so equal bytes are what lets a
-//! cluster change managers without a pod noticing.
+//! This program and the original both look for a revision with equal data before they create one, so equal
+//! bytes let a cluster switch between them without restarting pods.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use keleustes_plan::{PatchKind, Write};
 use serde_json::{Value, json};
 
 use super::owners::controller_ref;
-use super::templates::encode;
+use super::templates::safe_encode;
 
-/// The data of a revision: a patch that puts the whole template in place of another.
+/// The data of a revision: a patch that replaces the whole template.
 pub(crate) struct RevisionData {
     tree: Value,
-    /// The tree without spaces, with sorted keys and with the escapes of Go's encoder.
+    /// The JSON without spaces, with sorted keys and with the escapes of Go's encoder.
     text: String,
 }
 
@@ -26,36 +26,36 @@ impl RevisionData {
         Self::from(Value::Object(template.json()))
     }
 
-    /// The data of a template, with numbers as they come out of 64-bit floats: the original sends those of
-    /// StatefulSets through such.
-    pub(crate) fn rounded(template: &PodTemplate) -> Self {
+    /// The data of a template, with integers rounded to 64-bit floats: the original decodes the templates of
+    /// StatefulSets through float64.
+    pub(crate) fn with_float64_numbers(template: &PodTemplate) -> Self {
         let mut tree = Value::Object(template.json());
-        round(&mut tree);
+        round_to_float64(&mut tree);
         Self::from(tree)
     }
 
     fn from(mut template: Value) -> Self {
         template["$patch"] = json!("replace");
         let tree = json!({"spec": {"template": template}});
-        // Maps of this program's JSON library are sorted already.
+        // `serde_json` maps are sorted.
         let text = escape_html(tree.to_string());
         Self { tree, text }
     }
 
-    /// Whether a revision holds this data. The original compares bytes; here other spellings of the same
-    /// count, too, because a revision made anew for every spelling would pile up without end.
+    /// Whether a revision has this data. The original compares bytes; here other spellings of the same JSON
+    /// are equal, too, because a new revision for every spelling would accumulate without limit.
     pub(crate) fn equals_data_of(&self, revision: &ControllerRevision) -> bool {
         let text = revision.data.as_str();
         text == self.text || serde_json::from_str::<Value>(text).is_ok_and(|there| there == self.tree)
     }
 
-    /// A short name, another one after each collision: the original's, digit by digit, so that both managers
-    /// give equal templates equal names.
+    /// The hash of the data for a collision count, equal to the original's, so that both programs give equal
+    /// templates equal names.
     pub(crate) fn hash(&self, collisions: i32) -> String {
-        encode(fnv1(self.text.bytes().chain(collisions.to_string().bytes())))
+        safe_encode(fnv1(self.text.bytes().chain(collisions.to_string().bytes())))
     }
 
-    /// Creates a revision with this data and number, which its owner manages.
+    /// Creates a revision with this data and number, controlled by its owner.
     pub(crate) fn creation<O: FullMeta>(&self, owner: &O, key: &Key, labels: &Labels, number: i64) -> Write {
         let body = json!({
             "metadata": {
@@ -68,38 +68,38 @@ impl RevisionData {
             "data": self.tree,
             "revision": number,
         });
-        Write::create::<ControllerRevision>(key.clone(), body).because("its template is new")
+        Write::create::<ControllerRevision>(key.clone(), body).because("its template has no revision")
     }
 }
 
-fn round(value: &mut Value) {
-    /// Up to here all whole numbers are floats as well.
+fn round_to_float64(value: &mut Value) {
+    /// Up to this value every integer is exact as a float64.
     const EXACT_MAX: u64 = 1 << 53;
     match value {
-        Value::Object(map) => map.values_mut().for_each(round),
-        Value::Array(list) => list.iter_mut().for_each(round),
+        Value::Object(map) => map.values_mut().for_each(round_to_float64),
+        Value::Array(list) => list.iter_mut().for_each(round_to_float64),
         Value::Number(number) => {
             let Some(exact) = number.as_i64().filter(|exact| exact.unsigned_abs() > EXACT_MAX) else {
                 return;
             };
             #[expect(clippy::cast_precision_loss, reason = "to lose what a float cannot hold is the point")]
-            let rounded = (exact as f64).to_string();
-            *value = serde_json::from_str(&rounded).unwrap_or(Value::Null);
+            let with_float64_numbers = (exact as f64).to_string();
+            *value = serde_json::from_str(&with_float64_numbers).unwrap_or(Value::Null);
         }
         _ => {}
     }
 }
 
-/// Sorts history, the oldest first.
+/// Sorts revisions, the oldest first.
 pub(crate) fn sort_by_revision(revisions: &mut [Arc<ControllerRevision>]) {
-    revisions.sort_by(|one, other| place(one).cmp(&place(other)));
+    revisions.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
 }
 
-fn place(revision: &ControllerRevision) -> (i64, Option<Time>, &str) {
+fn sort_key(revision: &ControllerRevision) -> (i64, Option<Time>, &str) {
     (revision.revision, revision.meta.creation_timestamp, &revision.meta.key.name)
 }
 
-/// The template that a revision's data puts in place; nothing if it holds none.
+/// The template in the data of a revision; `None` if there is none.
 pub(crate) fn template_from_data(data: &str) -> Option<PodTemplate> {
     let mut data: Value = serde_json::from_str(data).ok()?;
     let template = data.get_mut("spec")?.get_mut("template")?.as_object_mut()?;
@@ -107,12 +107,12 @@ pub(crate) fn template_from_data(data: &str) -> Option<PodTemplate> {
     PodTemplate::parse(&Value::Object(std::mem::take(template)).to_string()).ok()
 }
 
-/// The 32-bit hash of Fowler, Noll and Vo that multiplies before it mixes.
+/// The 32-bit FNV-1 hash.
 fn fnv1(bytes: impl Iterator<Item = u8>) -> u32 {
     bytes.fold(2_166_136_261, |hash: u32, byte| hash.wrapping_mul(16_777_619) ^ u32::from(byte))
 }
 
-/// Gives a revision another number. A patch leaves its data alone, byte for byte.
+/// Sets the number of a revision. A patch leaves its data unchanged, byte for byte.
 pub(crate) fn renumber(revision: &ControllerRevision, number: i64) -> Write {
     Write::patch(revision, PatchKind::Merge, json!({"revision": number}))
         .because("its template is the newest again")
@@ -133,7 +133,7 @@ mod tests {
         RevisionData::of(&PodTemplate::parse(template).unwrap())
     }
 
-    /// The template of a revision's data.
+    /// The template spec in the data of a revision.
     fn data_of_spec(spec: &str) -> String {
         let text = data(&format!(r#"{{"metadata":{{}},"spec":{spec}}}"#)).text;
         let spec = text.strip_prefix(r#"{"spec":{"template":{"$patch":"replace","metadata":{},"spec":"#);
@@ -142,7 +142,7 @@ mod tests {
 
     /// Proves REV-5, REV-6, REV-15, REV-17, REV-19, REV-52, REV-65.
     #[test]
-    fn data_is_written_as_the_original_writes_it() {
+    fn revision_data_and_hash_equal_the_original_s() {
         let template = |stamp: &str| {
             format!(
                 r#"{{"spec":{{"terminationGracePeriodSeconds":30,"securityContext":{{}},"schedulerName":"default-scheduler",
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(now.text, D1);
         assert_eq!((now.hash(0), now.hash(1)), ("776999688b".to_owned(), "776999688c".to_owned()));
         let parsed = PodTemplate::parse(&template("")).unwrap();
-        assert_eq!(RevisionData::rounded(&parsed).text, D1);
+        assert_eq!(RevisionData::with_float64_numbers(&parsed).text, D1);
         assert_eq!(template_from_data(D1).unwrap().json(), parsed.json());
         assert!(template_from_data("{}").is_none() && template_from_data("[]").is_none());
         let before = data(&template(r#""creationTimestamp":null,"#));
@@ -165,7 +165,7 @@ mod tests {
 
     /// Proves REV-7, REV-8, REV-9, REV-10, REV-16.
     #[test]
-    fn data_says_what_the_server_says_and_nothing_else() {
+    fn revision_data_keeps_the_template_unchanged() {
         for spec in [
             r#"{"containers":null}"#,
             r#"{"containers":[{"name":"","resources":{}}],"unheardOf":{"b":[],"c":null}}"#,
@@ -181,7 +181,7 @@ mod tests {
 
     /// Proves REV-12, REV-13.
     #[test]
-    fn letters_that_could_be_markup_are_escaped() {
+    fn html_characters_are_escaped() {
         let text = escape_html(json!({"a": "<b> & \u{2028}\u{2029}\u{7f}/é\u{1}\n\"\\"}).to_string());
         assert_eq!(text, "{\"a\":\"\\u003cb\\u003e \\u0026 \\u2028\\u2029\u{7f}/é\\u0001\\n\\\"\\\\\"}");
         let short = escape_html(json!("\u{8}\u{c}\r\t\u{1f}").to_string());
@@ -191,7 +191,7 @@ mod tests {
 
     /// Proves REV-14.
     #[test]
-    fn numbers_are_exact_or_rounded() {
+    fn numbers_are_exact_or_rounded_to_float64() {
         let template = PodTemplate::parse(
             r#"{"spec":{"a":9007199254740993,"b":[-9007199254740993],"c":9223372036854775807,"d":9007199254740992}}"#,
         );
@@ -207,14 +207,14 @@ mod tests {
             "9007199254740993 9223372036854775807 9007199254740992 -9007199254740993"
         );
         assert_eq!(
-            numbers(&RevisionData::rounded(&template)),
+            numbers(&RevisionData::with_float64_numbers(&template)),
             "9007199254740992 9223372036854776000 9007199254740992 -9007199254740992"
         );
     }
 
     /// Proves REV-35.
     #[test]
-    fn equal_is_what_says_the_same() {
+    fn revision_data_is_equal_whatever_its_spelling() {
         let data = data(r#"{"spec":{"a":"<","b":1}}"#);
         let revision = |text: &str| -> ControllerRevision {
             let text =

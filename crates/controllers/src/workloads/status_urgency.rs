@@ -1,25 +1,26 @@
-//! How soon a status must be known.
+//! How soon a status write is sent.
 
 use keleustes_plan::{Applied, Outcome, StatusUrgency};
 
-/// What is new about a status.
+/// What a new status changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StatusChange {
-    /// Somebody waits for it: what was asked for is reached, or is known to be asked for, or is in trouble.
+    /// A user or a controller waits for it: the goal is reached, the generation is observed, or an error is
+    /// reported.
     pub(crate) is_milestone: bool,
-    /// The turn has made or deleted pods, or asked for more or fewer, so that the counts are old already.
+    /// The reconcile has created or deleted pods or resized a ReplicaSet, so the counts are already outdated.
     pub(crate) is_superseded: bool,
 }
 
-/// Whether a plan has changed anything. What was refused in a way that is as good as success has not, and nothing
-/// will be seen of it.
+/// Whether a plan has changed anything. A write whose error was ignored has changed nothing, and no watch
+/// event follows from it.
 pub(crate) fn changed_anything(applied: &Applied) -> bool {
     applied.outcomes.iter().any(|outcome| matches!(outcome, Outcome::Done { name, .. } if !name.is_empty()))
 }
 
 impl StatusChange {
-    /// How soon it must be known. Counts on the way to a goal are for people who look on; of a thousand pods that
-    /// come up they need not be told one by one.
+    /// How soon the status is written. Counts of a scale-up in progress are coalesced: of a thousand pods
+    /// that start, not every one needs a status write.
     pub(crate) fn status_urgency(self) -> StatusUrgency {
         match self {
             Self { is_milestone: true, .. } => StatusUrgency::Immediate,

@@ -1,17 +1,17 @@
-//! Whether two pod templates mean the same, and a short name for one.
+//! Semantic comparison of pod templates, and the pod-template-hash.
 
 use std::cell::OnceCell;
 
 use keleustes_objects::{PodTemplate, defaults};
 use serde_json::{Map, Value};
 
-/// The label that tells the pods of one template from those of another.
+/// The label that distinguishes the pods of one template from those of another.
 pub(crate) const TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// What a template means, read once to be compared with many.
+/// A template, normalized once and compared with many others.
 pub(crate) struct NormalizedTemplate<'a> {
     template: &'a PodTemplate,
-    /// Read when it is first needed: as a rule texts are equal.
+    /// Computed on first use: usually the texts are equal.
     tree: OnceCell<Value>,
 }
 
@@ -20,20 +20,21 @@ impl<'a> NormalizedTemplate<'a> {
         Self { template, tree: OnceCell::new() }
     }
 
-    /// Whether pods of both templates would be the same. The label that tells templates apart does not count.
+    /// Whether both templates produce the same pods. The pod-template-hash label is ignored.
     pub(crate) fn semantically_equal(&self, other: &PodTemplate) -> bool {
         self.template == other
-            || *self.tree.get_or_init(|| meaning(self.template.json())) == meaning(other.json())
+            || *self.tree.get_or_init(|| normalized(self.template.json())) == normalized(other.json())
     }
 
-    /// Whether pods of both templates would be the same once the server has filled in what they do not say.
-    /// A template that was written down by an older server does not say all that it means by now.
+    /// Whether both templates produce the same pods once the API server's defaults are filled in. A template
+    /// stored by an older API server lacks the defaults of newer fields.
     pub(crate) fn semantically_equal_with_defaults(&self, other: &PodTemplate) -> bool {
-        self.semantically_equal(other) || meaning(filled_in(self.template)) == meaning(filled_in(other))
+        self.semantically_equal(other)
+            || normalized(with_defaults(self.template)) == normalized(with_defaults(other))
     }
 }
 
-fn filled_in(template: &PodTemplate) -> Map<String, Value> {
+fn with_defaults(template: &PodTemplate) -> Map<String, Value> {
     let mut tree = Value::Object(template.json());
     defaults::template(&mut tree);
     match tree {
@@ -42,11 +43,11 @@ fn filled_in(template: &PodTemplate) -> Map<String, Value> {
     }
 }
 
-/// A template without its hash label and without what says nothing.
+/// A template without its hash label and without null and empty list values.
 ///
-/// The server writes both templates that are ever compared, so quantities and times are spelled alike.
-/// An empty object stays: absent and empty are two things for some fields.
-fn meaning(mut tree: Map<String, Value>) -> Value {
+/// The API server writes both templates, so quantities and times have the same spelling. An empty object
+/// stays: for some fields absent and empty differ.
+fn normalized(mut tree: Map<String, Value>) -> Value {
     drop_hash(&mut tree);
     if let Some(metadata) = tree.get_mut("metadata").and_then(Value::as_object_mut) {
         for map in ["labels", "annotations"] {
@@ -59,11 +60,11 @@ fn meaning(mut tree: Map<String, Value>) -> Value {
         }
     }
     let mut tree = Value::Object(tree);
-    drop_what_says_nothing(&mut tree);
+    drop_empty_values(&mut tree);
     tree
 }
 
-/// The template as a tree, without its hash label.
+/// The template as JSON, without its hash label.
 pub(crate) fn without_template_hash(template: &PodTemplate) -> Map<String, Value> {
     let mut tree = template.json();
     drop_hash(&mut tree);
@@ -77,34 +78,34 @@ fn drop_hash(tree: &mut Map<String, Value>) {
     }
 }
 
-fn drop_what_says_nothing(value: &mut Value) {
-    let says_nothing = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+fn drop_empty_values(value: &mut Value) {
+    let is_empty_value = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
     match value {
         Value::Object(map) => {
-            map.retain(|_, value| !says_nothing(value));
-            map.values_mut().for_each(drop_what_says_nothing);
+            map.retain(|_, value| !is_empty_value(value));
+            map.values_mut().for_each(drop_empty_values);
         }
-        Value::Array(list) => list.iter_mut().for_each(drop_what_says_nothing),
+        Value::Array(list) => list.iter_mut().for_each(drop_empty_values),
         _ => {}
     }
 }
 
-/// A short name for a template: another one after each collision, and the same in every process.
+/// The hash of a template for a collision count; equal in every process.
 ///
-/// It only has to be fresh. Existing objects are found by their templates, never by this.
+/// It only has to be unused. Existing objects are found by their templates, never by this hash.
 pub(crate) fn pod_template_hash(template: &PodTemplate, collisions: Option<i32>) -> String {
     let tree = Value::Object(without_template_hash(template));
     let salt = collisions.map(|count| count.to_string()).unwrap_or_default();
-    encode(fnv1a(tree.to_string().bytes().chain(salt.bytes())))
+    safe_encode(fnv1a(tree.to_string().bytes().chain(salt.bytes())))
 }
 
-/// The 32-bit hash of Fowler, Noll and Vo that mixes before it multiplies.
+/// The 32-bit FNV-1a hash.
 pub(crate) fn fnv1a(bytes: impl Iterator<Item = u8>) -> u32 {
     bytes.fold(2_166_136_261, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(16_777_619))
 }
 
-/// A number in letters and digits that can form no bad word.
-pub(crate) fn encode(hash: u32) -> String {
+/// A number in letters and digits without vowels, so that no offensive word can appear.
+pub(crate) fn safe_encode(hash: u32) -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     hash.to_string().bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect()
 }
@@ -119,7 +120,7 @@ mod tests {
 
     /// Proves DEP-17.
     #[test]
-    fn what_says_nothing_makes_no_difference_and_what_says_something_does() {
+    fn empty_values_and_the_hash_label_do_not_matter_for_equality() {
         let plain = template(r#"{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}]}}"#);
         for same in [
             r#"{"metadata":{"labels":{"a":"b","pod-template-hash":"x"}},"spec":{"containers":[{"name":"c"}]}}"#,
@@ -140,7 +141,7 @@ mod tests {
 
     /// Proves REV-38.
     #[test]
-    fn what_the_server_fills_in_makes_no_difference_either() {
+    fn defaulted_fields_do_not_matter_for_equality() {
         let live = template(
             r#"{"metadata":{"labels":{"a":"b"}},"spec":{"restartPolicy":"Always","dnsPolicy":"ClusterFirst",
                 "schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30,
@@ -151,7 +152,7 @@ mod tests {
                     "periodSeconds":10,"successThreshold":1,"failureThreshold":3}}],
                 "volumes":[{"name":"v","secret":{"secretName":"s","defaultMode":420}}]}}"#,
         );
-        let told = |container: &str| {
+        let stored = |container: &str| {
             let spec = format!(
                 r#"{{"containers":[{container}],"volumes":[{{"name":"v","secret":{{"secretName":"s"}}}}]}}"#
             );
@@ -160,25 +161,27 @@ mod tests {
             ))
         };
         let probe = r#""livenessProbe":{"httpGet":{"port":80}}"#;
-        let brief = told(&format!(
+        let brief = stored(&format!(
             r#"{{"name":"c","image":"i:1","ports":[{{"containerPort":80}}],{probe},"env":null}}"#
         ));
-        let meaning = NormalizedTemplate::of(&live);
-        assert!(meaning.semantically_equal_with_defaults(&brief) && !meaning.semantically_equal(&brief));
+        let normalized = NormalizedTemplate::of(&live);
+        assert!(
+            normalized.semantically_equal_with_defaults(&brief) && !normalized.semantically_equal(&brief)
+        );
         for other in [
-            told(&format!(r#"{{"name":"c","image":"i:2","ports":[{{"containerPort":80}}],{probe}}}"#)),
-            told(&format!(
+            stored(&format!(r#"{{"name":"c","image":"i:2","ports":[{{"containerPort":80}}],{probe}}}"#)),
+            stored(&format!(
                 r#"{{"name":"c","image":"i:1","imagePullPolicy":"Always","ports":[{{"containerPort":80}}],{probe}}}"#
             )),
-            told(r#"{"name":"c","image":"i:1","ports":[{"containerPort":80}]}"#),
+            stored(r#"{"name":"c","image":"i:1","ports":[{"containerPort":80}]}"#),
         ] {
-            assert!(!meaning.semantically_equal_with_defaults(&other), "{other:?}");
+            assert!(!normalized.semantically_equal_with_defaults(&other), "{other:?}");
         }
     }
 
     /// Proves REV-18, REV-46, REV-47, INF-147.
     #[test]
-    fn a_short_name_changes_with_template_and_collisions_only() {
+    fn pod_template_hash_depends_on_template_and_collision_count_only() {
         let one = template(r#"{"metadata":{"labels":{"a":"b"}}}"#);
         let hashed = template(r#"{"metadata":{"labels":{"a":"b","pod-template-hash":"x"}}}"#);
         assert_eq!(pod_template_hash(&one, None), pod_template_hash(&hashed, None));
@@ -186,7 +189,7 @@ mod tests {
         assert_ne!(pod_template_hash(&one, Some(1)), pod_template_hash(&one, Some(2)));
         assert_ne!(pod_template_hash(&one, None), pod_template_hash(&template("{}"), None));
         assert!(pod_template_hash(&one, None).len() <= 10);
-        // The encoding is the original's, letter by letter.
-        assert_eq!(encode(3_325_552_446), "776999688b");
+        // Equal to the original's encoding.
+        assert_eq!(safe_encode(3_325_552_446), "776999688b");
     }
 }

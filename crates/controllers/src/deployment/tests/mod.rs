@@ -1,12 +1,12 @@
-//! What a turn does about a Deployment and its ReplicaSets, told step by step.
+//! The transcript of one reconcile of a Deployment with given ReplicaSets.
 
-mod going_back;
-mod making;
-mod numbering;
+mod new_replica_set;
+mod revision_annotations;
+mod rollbacks;
 mod rollouts;
 mod scaling;
-mod telling;
-mod waking;
+mod status_updates;
+mod watch_events;
 
 use keleustes_objects::{ErrorReason, Key};
 use keleustes_plan::rehearsal::RehearsalCluster;
@@ -28,7 +28,7 @@ fn template(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
 }
 
-/// A Deployment of `v2` that wants so many pods, one more or less meanwhile. Its status says nothing yet.
+/// A Deployment of `v2` with so many replicas, maxSurge 1 and maxUnavailable 1. Its status is empty.
 fn deployment(replicas: i32) -> Value {
     json!({
         "metadata": {
@@ -45,7 +45,7 @@ fn deployment(replicas: i32) -> Value {
     })
 }
 
-/// The Deployment, with a status that says that all is done.
+/// The Deployment with a status that reports a complete rollout.
 fn complete(replicas: i32) -> Value {
     let mut complete = deployment(replicas);
     for count in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
@@ -64,7 +64,7 @@ fn complete(replicas: i32) -> Value {
     complete
 }
 
-/// A condition that has held for an hour.
+/// A condition that is one hour old.
 fn condition(r#type: &str, status: &str, reason: &str, message: &str) -> Value {
     json!({
         "type": r#type, "status": status, "reason": reason, "message": message,
@@ -76,9 +76,9 @@ fn recreating(deployment: Value) -> Value {
     with_field(deployment, "/spec/strategy", json!({"type": "Recreate"}))
 }
 
-/// A ReplicaSet of an image that asks for so many pods, of which so many are available, last sized when
-/// three were wanted. `new` was made after `old` and `older`.
-fn set(name: &str, image: &str, asked: i32, available: i32) -> Value {
+/// A ReplicaSet of an image with so many replicas, so many of them available, last resized for 3 desired
+/// replicas. `new` was created after `old` and `older`.
+fn set(name: &str, image: &str, replicas: i32, available: i32) -> Value {
     let (day, revision) = match name {
         "new" => (3, "2"),
         "old" => (2, "1"),
@@ -94,9 +94,9 @@ fn set(name: &str, image: &str, asked: i32, available: i32) -> Value {
             },
             "ownerReferences": [owner()],
         },
-        "spec": {"replicas": asked, "selector": {"matchLabels": {"app": "web"}}, "template": template(image)},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template(image)},
         "status": {
-            "observedGeneration": 1, "replicas": asked, "readyReplicas": available,
+            "observedGeneration": 1, "replicas": replicas, "readyReplicas": available,
             "availableReplicas": available, "terminatingReplicas": 0,
         },
     })
@@ -109,41 +109,41 @@ fn owner() -> Value {
     })
 }
 
-fn new(asked: i32, available: i32) -> Value {
-    set("new", "v2", asked, available)
+fn new(replicas: i32, available: i32) -> Value {
+    set("new", "v2", replicas, available)
 }
 
-fn old(asked: i32, available: i32) -> Value {
-    set("old", "v1", asked, available)
+fn old(replicas: i32, available: i32) -> Value {
+    set("old", "v1", replicas, available)
 }
 
 fn paused(deployment: Value) -> Value {
     with_field(deployment, "/spec/paused", json!(true))
 }
 
-fn world(deployment: Value, sets: impl IntoIterator<Item = Value>) -> RehearsalCluster {
-    let world = RehearsalCluster::of(&the_loop()).with::<Deployment>(deployment);
-    sets.into_iter().fold(world, |world, set| world.with::<ReplicaSet>(set))
+fn cluster(deployment: Value, sets: impl IntoIterator<Item = Value>) -> RehearsalCluster {
+    let cluster = RehearsalCluster::of(&the_loop()).with::<Deployment>(deployment);
+    sets.into_iter().fold(cluster, |cluster, set| cluster.with::<ReplicaSet>(set))
 }
 
-/// What one turn does.
-fn turn(mut world: RehearsalCluster) -> String {
-    world.outline(&the_loop(), web())
+/// The transcript of one reconcile.
+fn reconcile(mut cluster: RehearsalCluster) -> String {
+    cluster.outline(&the_loop(), web())
 }
 
 #[track_caller]
-fn check(world: RehearsalCluster, expected: &str) {
-    assert_eq!(turn(world), expected);
+fn check(cluster: RehearsalCluster, expected: &str) {
+    assert_eq!(reconcile(cluster), expected);
 }
 
-/// The bodies of the writes of a turn whose lines begin so, with the names of their targets.
-fn bodies(mut world: RehearsalCluster, beginning: &str) -> Vec<(String, Value)> {
-    world.bodies(&the_loop(), web(), beginning)
+/// The bodies of the writes whose transcript lines start with `beginning`, with the names of their targets.
+fn bodies(mut cluster: RehearsalCluster, beginning: &str) -> Vec<(String, Value)> {
+    cluster.bodies(&the_loop(), web(), beginning)
 }
 
-/// The sizes that a turn gives to ReplicaSets, in order.
-fn sizes(world: RehearsalCluster) -> Vec<(String, i64)> {
-    let patches = bodies(world, "patch replicasets.apps ").into_iter();
+/// The sizes that one reconcile gives to ReplicaSets, in order.
+fn sizes(cluster: RehearsalCluster) -> Vec<(String, i64)> {
+    let patches = bodies(cluster, "patch replicasets.apps ").into_iter();
     patches.filter_map(|(name, body)| Some((name, body["spec"]["replicas"].as_i64()?))).collect()
 }
 
@@ -151,16 +151,16 @@ fn sized(sizes: &[(&str, i64)]) -> Vec<(String, i64)> {
     sizes.iter().map(|&(name, size)| (name.to_owned(), size)).collect()
 }
 
-/// The object that a turn puts to `deployments/status`.
-fn put(world: RehearsalCluster) -> Value {
-    let mut puts = bodies(world, "put deployments.apps/status ");
-    assert_eq!(puts.len(), 1, "one status in a turn");
+/// The body that one reconcile puts to `deployments/status`.
+fn put(cluster: RehearsalCluster) -> Value {
+    let mut puts = bodies(cluster, "put deployments.apps/status ");
+    assert_eq!(puts.len(), 1, "one status per reconcile");
     puts.remove(0).1
 }
 
-/// A condition of the status that a turn puts.
-fn told(world: RehearsalCluster, r#type: &str) -> Value {
-    let status = put(world)["status"].take();
+/// A condition of the status that one reconcile puts.
+fn written_condition(cluster: RehearsalCluster, r#type: &str) -> Value {
+    let status = put(cluster)["status"].take();
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     conditions.into_iter().find(|condition| condition["type"] == r#type).unwrap_or_default()
 }
@@ -170,11 +170,11 @@ fn words(condition: &Value) -> [&str; 3] {
     ["status", "reason", "message"].map(|word| condition[word].as_str().unwrap_or_default())
 }
 
-const STATUS: &str = "put deployments.apps/status a/web because its ReplicaSets tell something new\n";
+const STATUS: &str = "put deployments.apps/status a/web because its ReplicaSets or conditions changed\n";
 
 /// Proves DEP-1, DEP-2, DEP-3, DEP-4, DEP-91, DEP-96, DEP-99.
 #[test]
-fn it_is_known_by_the_original_s_names_and_numbers() {
+fn names_grants_workers_and_rate_limits_equal_the_original_s() {
     let controller = controller(&DeploymentOptions::default());
     assert_eq!((controller.name, controller.aliases), ("deployment-controller", &["deployment"][..]));
     assert_eq!(
@@ -199,78 +199,82 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
 
 /// Proves DEP-11.
 #[test]
-fn nothing_is_done_for_one_that_is_gone_or_done() {
+fn nothing_is_done_for_a_deleted_or_complete_deployment() {
     let mut gone = RehearsalCluster::of(&the_loop()).with::<ReplicaSet>(new(3, 3));
     assert_eq!(gone.reconcile(&the_loop(), web()), "");
-    check(world(complete(3), [new(3, 3)]), "");
+    check(cluster(complete(3), [new(3, 3)]), "");
 }
 
 /// Proves DEP-12, DEP-97.
 #[test]
-fn one_that_selects_everything_is_told_so_and_left_alone() {
-    const TOLD: &str = "event Warning SelectingAll: \
+fn a_deployment_with_an_empty_selector_gets_a_warning_and_nothing_else() {
+    const WARNING: &str = "event Warning SelectingAll: \
                         This deployment is selecting all pods. A non-empty selector is required.\n";
-    const LOOKED: &str = "put deployments.apps/status a/web because it was looked at";
+    const OBSERVED: &str = "put deployments.apps/status a/web because its generation was observed";
     let all = with_field(deployment(3), "/spec/selector", json!({}));
-    check(world(all.clone(), [old(3, 3)]), TOLD);
+    check(cluster(all.clone(), [old(3, 3)]), WARNING);
     let unseen = with_field(all, "/metadata/generation", json!(3));
-    check(world(unseen.clone(), []), &format!("{TOLD}{LOOKED}\n"));
-    assert_eq!(put(world(unseen.clone(), []))["status"]["observedGeneration"], 3);
-    let deaf = world(unseen, []).failing::<Deployment>("update", &web(), api_error(ErrorReason::Conflict));
-    check(deaf, &format!("{TOLD}{LOOKED} FAILED: refused\n"));
+    check(cluster(unseen.clone(), []), &format!("{WARNING}{OBSERVED}\n"));
+    assert_eq!(put(cluster(unseen.clone(), []))["status"]["observedGeneration"], 3);
+    let deaf = cluster(unseen, []).failing::<Deployment>("update", &web(), api_error(ErrorReason::Conflict));
+    check(deaf, &format!("{WARNING}{OBSERVED} FAILED: refused\n"));
 }
 
 /// Proves DEP-13, DEP-101, DEP-110, DEP-118.
 #[test]
-fn replica_sets_are_claimed_before_anything_else() {
+fn replica_sets_are_adopted_and_released_first() {
     const ADOPT: &str = "patch replicasets.apps a/old because it matches the selector and nobody manages it";
     const RELEASE: &str = "patch replicasets.apps a/old because it does not match the selector any more";
     let orphan = || with_field(old(0, 0), "/metadata/ownerReferences", json!([]));
-    check(world(complete(3), [orphan(), new(3, 3)]), &format!("{ADOPT}\n"));
-    // Its size may be another by now, so nothing is made beside it before it is seen.
-    check(world(deployment(3), [orphan()]), &format!("{ADOPT}\n"));
-    let raced = world(deployment(3), [orphan()]);
+    check(cluster(complete(3), [orphan(), new(3, 3)]), &format!("{ADOPT}\n"));
+    // Its live size may differ, so nothing is created before its watch event arrives.
+    check(cluster(deployment(3), [orphan()]), &format!("{ADOPT}\n"));
+    let raced = cluster(deployment(3), [orphan()]);
     let raced =
         raced.failing::<ReplicaSet>("patch", &Key::namespaced("a", "old"), api_error(ErrorReason::Invalid));
     check(raced, &format!("{ADOPT} FAILED: refused\nretry: refused\n"));
-    let going = RehearsalCluster::of(&the_loop()).with_cached::<Deployment>(complete(3));
-    let going = going.with_live::<Deployment>(terminating(complete(3))).with::<ReplicaSet>(orphan());
-    check(going, &format!("{ADOPT} FAILED: the owner is being deleted\nretry: the owner is being deleted\n"));
+    let terminating_owner = RehearsalCluster::of(&the_loop()).with_cached::<Deployment>(complete(3));
+    let terminating_owner =
+        terminating_owner.with_live::<Deployment>(terminating(complete(3))).with::<ReplicaSet>(orphan());
+    check(
+        terminating_owner,
+        &format!("{ADOPT} FAILED: the owner is being deleted\nretry: the owner is being deleted\n"),
+    );
     let of_another = with_field(old(2, 2), "/metadata/ownerReferences/0/uid", json!("u-other"));
-    check(world(complete(3), [of_another, new(3, 3)]), "");
+    check(cluster(complete(3), [of_another, new(3, 3)]), "");
     let stray = with_field(old(2, 2), "/metadata/labels", json!({"app": "none"}));
-    check(world(complete(3), [stray, new(3, 3)]), &format!("{RELEASE}\n"));
+    check(cluster(complete(3), [stray, new(3, 3)]), &format!("{RELEASE}\n"));
 }
 
 /// Proves DEP-14, DEP-100.
 #[test]
-fn what_a_turn_is_for_is_decided_in_order() {
+fn deletion_pause_rollback_and_scaling_take_precedence_in_order() {
     let mut all = paused(terminating(with_field(deployment(5), "/metadata/annotations/note", json!("x"))));
     all["metadata"]["annotations"][annotations::ROLLBACK_TO] = json!("1");
     let sets = || [old(2, 2), new(2, 2)];
     const REMEMBER: &str =
-        "patch replicasets.apps a/new because what it remembers of the Deployment is old\n";
-    // On its way out: only the status, and what the newest remembers.
-    check(world(all.clone(), sets()), &format!("{REMEMBER}{STATUS}"));
-    assert_eq!(told(world(all.clone(), sets()), "Progressing"), Value::Null);
-    // Paused: sizes follow.
+        "patch replicasets.apps a/new because its annotations or minReadySeconds are outdated\n";
+    // Terminating: only the status, and the annotations of the new ReplicaSet.
+    check(cluster(all.clone(), sets()), &format!("{REMEMBER}{STATUS}"));
+    assert_eq!(written_condition(cluster(all.clone(), sets()), "Progressing"), Value::Null);
+    // Paused: ReplicaSets are resized.
     all["metadata"]["deletionTimestamp"] = Value::Null;
-    assert_eq!(sizes(world(all.clone(), sets())), sized(&[("new", 3), ("old", 3)]));
-    assert_eq!(words(&told(world(all.clone(), sets()), "Progressing"))[1], "DeploymentPaused");
-    // Asked to go back.
+    assert_eq!(sizes(cluster(all.clone(), sets())), sized(&[("new", 3), ("old", 3)]));
+    assert_eq!(words(&written_condition(cluster(all.clone(), sets()), "Progressing"))[1], "DeploymentPaused");
+    // With the rollback annotation.
     all["spec"]["paused"] = json!(false);
-    assert!(turn(world(all.clone(), sets())).contains("event Normal DeploymentRollback"));
-    // Sized for another number.
+    assert!(reconcile(cluster(all.clone(), sets())).contains("event Normal DeploymentRollback"));
+    // Resized for another number of replicas.
     all["metadata"]["annotations"][annotations::ROLLBACK_TO] = json!("");
-    assert_eq!(sizes(world(all.clone(), sets())), sized(&[("new", 3), ("old", 3)]));
-    // Rolling.
+    assert_eq!(sizes(cluster(all.clone(), sets())), sized(&[("new", 3), ("old", 3)]));
+    // A rolling update.
     all["spec"]["replicas"] = json!(3);
-    assert_eq!(sizes(world(all, sets())), sized(&[("old", 0)]));
+    assert_eq!(sizes(cluster(all, sets())), sized(&[("old", 0)]));
 }
 
 /// Proves DEP-15.
 #[test]
-fn a_strategy_that_nobody_knows_is_a_failure() {
+fn an_unknown_strategy_is_an_error() {
     let odd = with_field(deployment(3), "/spec/strategy", json!({"type": "Magic"}));
-    check(world(odd, [new(3, 3)]), "retry: unexpected deployment strategy type: Magic\n");
+    check(cluster(odd, [new(3, 3)]), "retry: unexpected deployment strategy type: Magic\n");
 }

@@ -1,35 +1,35 @@
-//! A change of the wanted number, in the middle of a rollout and outside of one.
+//! A change of `spec.replicas` during a rollout and outside of one.
 
 use super::*;
 
-fn sized_for(wanted: &str, set: Value) -> Value {
-    with_field(set, "/metadata/annotations/deployment.kubernetes.io~1desired-replicas", json!(wanted))
+fn sized_for(desired: &str, set: Value) -> Value {
+    with_field(set, "/metadata/annotations/deployment.kubernetes.io~1desired-replicas", json!(desired))
 }
 
 /// Proves DEP-44.
 #[test]
-fn a_replica_set_that_was_sized_for_another_number_tells_of_a_change() {
-    // With a change no old one shrinks beyond its share; without one the rollout goes on.
-    let change = |set: Value| sizes(world(deployment(3), [set, new(2, 2)])) != sized(&[("old", 0)]);
+fn a_desired_replicas_annotation_that_differs_means_scaling() {
+    // After a change the old ReplicaSet is scaled in proportion; otherwise the rollout continues.
+    let change = |set: Value| sizes(cluster(deployment(3), [set, new(2, 2)])) != sized(&[("old", 0)]);
     assert!(change(sized_for("4", old(2, 2))));
     for nothing in ["3", "", "x", "-1", "2147483648"] {
         assert!(!change(sized_for(nothing, old(2, 2))), "{nothing}");
     }
     assert!(
         !change(sized_for("4", old(0, 0)))
-            || sizes(world(deployment(3), [sized_for("4", old(0, 0)), new(2, 2)])) == sized(&[("new", 3)])
+            || sizes(cluster(deployment(3), [sized_for("4", old(0, 0)), new(2, 2)])) == sized(&[("new", 3)])
     );
 }
 
 /// Proves DEP-45, DEP-66, DEP-67.
 #[test]
-fn one_that_is_alone_follows_the_number() {
-    let five = |sets: &[Value]| world(deployment(5), sets.to_vec());
+fn a_single_active_replica_set_gets_all_replicas() {
+    let five = |sets: &[Value]| cluster(deployment(5), sets.to_vec());
     assert_eq!(sizes(five(&[new(3, 3), old(0, 0)])), sized(&[("new", 5)]));
     check(
         five(&[new(3, 3)]),
         &format!(
-            "patch replicasets.apps a/new because the rollout has room for more of it\n\
+            "patch replicasets.apps a/new because the Deployment scales it up\n\
              event Normal ScalingReplicaSet: Scaled up replica set new from 3 to 5\n{STATUS}"
         ),
     );
@@ -38,10 +38,10 @@ fn one_that_is_alone_follows_the_number() {
         body["metadata"]["annotations"],
         json!({annotations::DESIRED_REPLICAS: "5", annotations::MAX_REPLICAS: "6"})
     );
-    // An old one, though a new template waits: no ReplicaSet is made here.
+    // An old ReplicaSet, although the template has changed: scaling creates no ReplicaSet.
     assert_eq!(sizes(five(&[old(3, 3)])), sized(&[("old", 5)]));
-    // None is active: the newest, or else the youngest of the old ones. Only a pause leads here.
-    let held = |sets: &[Value]| sizes(world(paused(deployment(5)), sets.to_vec()));
+    // None is active: the new one, or else the youngest old one. Only a paused Deployment gets here.
+    let held = |sets: &[Value]| sizes(cluster(paused(deployment(5)), sets.to_vec()));
     assert_eq!(held(&[new(0, 0), old(0, 0)]), sized(&[("new", 5)]));
     assert_eq!(held(&[set("older", "v0", 0, 0), old(0, 0)]), sized(&[("old", 5)]));
     assert_eq!(held(&[]), sized(&[]));
@@ -49,11 +49,11 @@ fn one_that_is_alone_follows_the_number() {
 
 /// Proves DEP-46, DEP-105.
 #[test]
-fn a_newest_that_has_all_leaves_nothing_to_the_old_ones() {
+fn a_saturated_new_replica_set_scales_the_old_ones_to_zero() {
     let full = |available: i32, desired: &str| {
         let sets =
             [sized_for(desired, new(3, available)), sized_for("9", old(2, 2)), set("older", "v0", 1, 1)];
-        sizes(world(deployment(3), sets))
+        sizes(cluster(deployment(3), sets))
     };
     assert_eq!(full(3, "3"), sized(&[("older", 0), ("old", 0)]));
     assert_ne!(full(2, "3"), sized(&[("older", 0), ("old", 0)]));
@@ -63,9 +63,9 @@ fn a_newest_that_has_all_leaves_nothing_to_the_old_ones() {
 
 /// Proves DEP-47, DEP-51, DEP-52.
 #[test]
-fn a_change_is_spread_over_all_of_a_rolling_update() {
-    let there = |strategy: fn(Value) -> Value| world(strategy(deployment(6)), [old(2, 2), new(2, 2)]);
-    // Seven are allowed, four were: each gets its share, the newest what is left.
+fn a_change_of_replicas_is_distributed_over_a_rolling_update() {
+    let there = |strategy: fn(Value) -> Value| cluster(strategy(deployment(6)), [old(2, 2), new(2, 2)]);
+    // Seven pods are allowed, four were: each gets its share, the new one the remainder.
     assert_eq!(sizes(there(|same| same)), sized(&[("new", 4), ("old", 3)]));
     assert_eq!(sizes(there(recreating)), sized(&[]));
     let raced = there(|same| same);
@@ -73,11 +73,11 @@ fn a_change_is_spread_over_all_of_a_rolling_update() {
         raced.failing::<ReplicaSet>("patch", &Key::namespaced("a", "new"), api_error(ErrorReason::Conflict));
     check(
         raced,
-        "patch replicasets.apps a/new because the rollout has room for more of it FAILED: refused\n\
+        "patch replicasets.apps a/new because the Deployment scales it up FAILED: refused\n\
          retry: refused\n",
     );
-    // Sizes that fit stay, and what they were made for is brought up to date.
-    let fitting = || world(deployment(3), [sized_for("9", old(2, 2)), new(2, 2)]);
+    // Sizes that fit stay, and the annotations are updated.
+    let fitting = || cluster(deployment(3), [sized_for("9", old(2, 2)), new(2, 2)]);
     assert_eq!(sizes(fitting()), sized(&[]));
     let patches = bodies(fitting(), "patch replicasets.apps ");
     let [(name, body)] = &patches[..] else { panic!("one patch") };
@@ -89,11 +89,11 @@ fn a_change_is_spread_over_all_of_a_rolling_update() {
 
 /// Proves DEP-102, DEP-103.
 #[test]
-fn sizes_come_before_a_new_template() {
-    // Both changed: the old one grows now, the new one is made in the next turn.
-    let both = turn(world(deployment(5), [old(3, 3)]));
+fn scaling_comes_before_a_new_template() {
+    // Both changed: the old ReplicaSet is scaled up now, the new one is created in the next reconcile.
+    let both = reconcile(cluster(deployment(5), [old(3, 3)]));
     assert!(both.contains("Scaled up replica set old from 3 to 5") && !both.contains("create"));
-    // One that has the size but was made for another number keeps a rollout waiting, as in the original.
-    let stuck = turn(world(deployment(3), [sized_for("9", old(3, 3))]));
+    // A ReplicaSet of the right size with an outdated annotation blocks the rollout, as in the original.
+    let stuck = reconcile(cluster(deployment(3), [sized_for("9", old(3, 3))]));
     assert!(!stuck.contains("replicasets"), "{stuck}");
 }

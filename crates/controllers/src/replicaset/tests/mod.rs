@@ -1,9 +1,9 @@
-//! What a turn does about a set and its pods, told step by step.
+//! The transcript of one reconcile of a ReplicaSet with given pods.
 
-mod claiming;
+mod adoption;
 mod scaling;
-mod telling;
-mod waking;
+mod status_updates;
+mod watch_events;
 
 use keleustes_objects::{ErrorReason, Key};
 use keleustes_plan::rehearsal::RehearsalCluster;
@@ -21,7 +21,7 @@ fn web() -> Key {
     Key::namespaced("a", "web")
 }
 
-/// A set that wants so many pods. Its status says that it has none.
+/// A ReplicaSet with so many desired replicas and a status of 0 replicas.
 fn set(replicas: i32) -> Value {
     json!({
         "metadata": {
@@ -36,8 +36,8 @@ fn set(replicas: i32) -> Value {
     })
 }
 
-/// The set, with a status that says that all these pods are there, ready and available.
-fn content(replicas: i32) -> Value {
+/// The ReplicaSet with a status that reports all replicas as ready and available.
+fn up_to_date(replicas: i32) -> Value {
     let mut set = set(replicas);
     for count in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
         set["status"][count] = json!(replicas);
@@ -45,7 +45,7 @@ fn content(replicas: i32) -> Value {
     set
 }
 
-/// A pod that nobody manages: it runs, is ready and matches the set.
+/// A running, ready orphan that matches the ReplicaSet's selector.
 fn orphan(name: &str) -> Value {
     json!({
         "metadata": {
@@ -60,7 +60,7 @@ fn orphan(name: &str) -> Value {
     })
 }
 
-/// The same, managed by the set.
+/// The same, controlled by the ReplicaSet.
 fn pod(name: &str) -> Value {
     owned_by("ReplicaSet", "web", "u-web", orphan(name))
 }
@@ -71,43 +71,42 @@ fn owned_by(kind: &str, name: &str, uid: &str, mut object: Value) -> Value {
     object
 }
 
-fn world(set: Value) -> RehearsalCluster {
+fn cluster(set: Value) -> RehearsalCluster {
     RehearsalCluster::of(&the_loop()).with::<ReplicaSet>(set)
 }
 
-fn with_pods(world: RehearsalCluster, pods: impl IntoIterator<Item = Value>) -> RehearsalCluster {
-    pods.into_iter().fold(world, |world, pod| world.with::<Pod>(pod))
+fn with_pods(cluster: RehearsalCluster, pods: impl IntoIterator<Item = Value>) -> RehearsalCluster {
+    pods.into_iter().fold(cluster, |cluster, pod| cluster.with::<Pod>(pod))
 }
 
-/// What one turn does.
-fn turn(mut world: RehearsalCluster) -> String {
-    world.outline(&the_loop(), web())
+/// The transcript of one reconcile.
+fn reconcile(mut cluster: RehearsalCluster) -> String {
+    cluster.outline(&the_loop(), web())
 }
 
 #[track_caller]
-fn check(world: RehearsalCluster, expected: &str) {
-    assert_eq!(turn(world), expected);
+fn check(cluster: RehearsalCluster, expected: &str) {
+    assert_eq!(reconcile(cluster), expected);
 }
 
-/// The body of the first write of a turn whose line begins so.
-fn body(mut world: RehearsalCluster, beginning: &str) -> Value {
-    world.bodies(&the_loop(), web(), beginning).remove(0).1
+/// The body of the first write whose transcript line starts with `beginning`.
+fn body(mut cluster: RehearsalCluster, beginning: &str) -> Value {
+    cluster.bodies(&the_loop(), web(), beginning).remove(0).1
 }
 
-/// The status that a turn writes.
-fn status(world: RehearsalCluster) -> Value {
-    body(world, "put replicasets.apps/status")["status"].take()
+/// The status that one reconcile writes.
+fn status(cluster: RehearsalCluster) -> Value {
+    body(cluster, "put replicasets.apps/status")["status"].take()
 }
 
 const ADOPT: &str = "because it matches the selector and nobody manages it";
 const CREATE: &str = "create pods a/ because there are fewer pods than wanted\n\
                       event Normal SuccessfulCreate: Created pod: web-new\n";
-const STATUS: &str =
-    "put replicasets.apps/status a/web because the counts of pods or what they tell changed\n";
+const STATUS: &str = "put replicasets.apps/status a/web because replica counts or conditions changed\n";
 
 /// Proves RS-1, RS-2, RS-3, RS-4, RS-73, RS-75, RS-76, RS-82, INF-125.
 #[test]
-fn it_is_known_by_the_original_s_names_and_numbers() {
+fn names_grants_workers_and_rate_limits_equal_the_original_s() {
     let controller = controller(&ReplicaSetOptions::default());
     assert_eq!((controller.name, controller.aliases), ("replicaset-controller", &["replicaset"][..]));
     assert_eq!(
@@ -134,12 +133,12 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
 
 /// Proves RS-21, RS-70, RS-90.
 #[test]
-fn claims_come_before_sizes_and_sizes_before_the_status() {
+fn adoption_then_pod_writes_then_status() {
     let young =
         with_field(orphan("y"), "/status/conditions/0/lastTransitionTime", json!("2027-01-15T07:59:58Z"));
     let waiting = with_field(set(1), "/spec/minReadySeconds", json!(5));
     let two = with_pods(
-        world(waiting.clone()),
+        cluster(waiting.clone()),
         [orphan("x"), with_field(young.clone(), "/status/phase", json!("Pending"))],
     );
     check(
@@ -154,7 +153,7 @@ fn claims_come_before_sizes_and_sizes_before_the_status() {
              requeue after 3s\n"
         ),
     );
-    let few = with_pods(world(with_field(waiting, "/spec/replicas", json!(3))), [orphan("x"), young]);
+    let few = with_pods(cluster(with_field(waiting, "/spec/replicas", json!(3))), [orphan("x"), young]);
     check(
         few,
         &format!("patch pods a/x {ADOPT}\npatch pods a/y {ADOPT}\n{CREATE}{STATUS}requeue after 3s\n"),
@@ -163,20 +162,23 @@ fn claims_come_before_sizes_and_sizes_before_the_status() {
 
 /// Proves RS-25, RS-83.
 #[test]
-fn nothing_is_remembered_and_nothing_is_done_for_a_set_that_is_gone() {
+fn no_state_is_kept_and_a_deleted_replica_set_is_ignored() {
     let mut gone = with_pods(RehearsalCluster::of(&the_loop()), [pod("x")]);
     assert_eq!(gone.reconcile(&the_loop(), web()), "");
-    let mut there = with_pods(world(set(2)), [pod("x")]);
+    let mut there = with_pods(cluster(set(2)), [pod("x")]);
     let first = there.reconcile(&the_loop(), web());
-    // Another process, with the same caches.
+    // A new process with the same caches.
     assert_eq!(there.reconcile(&the_loop(), web()), first);
 }
 
 /// Proves RS-26.
 #[test]
-fn a_set_whose_selector_makes_no_sense_is_left_alone() {
+fn a_replica_set_with_an_invalid_or_empty_selector_is_ignored() {
     let odd = json!({"matchExpressions": [{"key": "app", "operator": "Likes", "values": ["web"]}]});
     for selector in [odd, json!({}), Value::Null] {
-        check(with_pods(world(with_field(set(2), "/spec/selector", selector)), [pod("x"), orphan("y")]), "");
+        check(
+            with_pods(cluster(with_field(set(2), "/spec/selector", selector)), [pod("x"), orphan("y")]),
+            "",
+        );
     }
 }

@@ -1,18 +1,18 @@
-//! How many pods are made and deleted, and which.
+//! How many pods are created and deleted, and which.
 
 use keleustes_plan::{Action, MetricType, Step};
 
 use super::*;
 
-/// Which pods a turn deletes, in order.
-fn deleted(world: RehearsalCluster) -> Vec<String> {
-    let transcript = turn(world);
+/// The pods that one reconcile deletes, in order.
+fn deleted(cluster: RehearsalCluster) -> Vec<String> {
+    let transcript = reconcile(cluster);
     let names = transcript.lines().filter_map(|line| line.strip_prefix("delete pods a/"));
     names.filter_map(|rest| rest.split(' ').next()).map(str::to_owned).collect()
 }
 
-fn created(world: RehearsalCluster) -> usize {
-    turn(world).lines().filter(|line| line.starts_with("create pods a/")).count()
+fn created(cluster: RehearsalCluster) -> usize {
+    reconcile(cluster).lines().filter(|line| line.starts_with("create pods a/")).count()
 }
 
 fn pods(count: usize) -> Vec<Value> {
@@ -25,24 +25,24 @@ fn on(node: &str, pod: Value) -> Value {
 
 /// Proves RS-38, RS-39, RS-86, RS-89.
 #[test]
-fn the_difference_is_made_up_for_five_hundred_at_a_time() {
-    assert_eq!(created(world(set(3))), 3);
-    assert_eq!(created(world(set(501))), 500);
-    check(with_pods(world(content(2)), pods(2)), "");
-    assert_eq!(deleted(with_pods(world(set(1)), pods(3))).len(), 2);
-    assert_eq!(deleted(with_pods(world(set(0)), pods(501))).len(), 500);
+fn at_most_500_pods_are_created_or_deleted_per_reconcile() {
+    assert_eq!(created(cluster(set(3))), 3);
+    assert_eq!(created(cluster(set(501))), 500);
+    check(with_pods(cluster(up_to_date(2)), pods(2)), "");
+    assert_eq!(deleted(with_pods(cluster(set(1)), pods(3))).len(), 2);
+    assert_eq!(deleted(with_pods(cluster(set(0)), pods(501))).len(), 500);
     let ended = with_field(pod("ended"), "/status/phase", json!("Succeeded"));
-    assert_eq!(deleted(with_pods(world(set(0)), [pod("x"), ended])), ["x"]);
+    assert_eq!(deleted(with_pods(cluster(set(0)), [pod("x"), ended])), ["x"]);
 }
 
 /// Proves RS-40, RS-91.
 #[test]
-fn pods_are_made_slowly_at_first_so_that_a_common_mistake_costs_little() {
-    let full = |times| world(set(9)).failing_at("create", PODS, api_error(ErrorReason::Forbidden), times);
+fn pods_are_created_with_slow_start() {
+    let full = |times| cluster(set(9)).failing_at("create", PODS, api_error(ErrorReason::Forbidden), times);
     const FAILED: &str = "create pods a/ because there are fewer pods than wanted FAILED: refused\n\
                           event Warning FailedCreate: Error creating: refused\n";
     check(full(None), &format!("{FAILED}{STATUS}retry: refused\n"));
-    // It is the first batch that fails, so nothing comes after it.
+    // The first batch fails, so no other is sent.
     check(full(Some(1)), &format!("{FAILED}{STATUS}retry: refused\n"));
     let a_plan = plan_of(set(9), &[]);
     assert!(matches!(a_plan.steps(), [Step::SlowStart(writes)] if writes.len() == 9));
@@ -51,35 +51,35 @@ fn pods_are_made_slowly_at_first_so_that_a_common_mistake_costs_little() {
 const PODS: &str = "/api/v1/namespaces/a/pods/";
 
 fn plan_of(set: Value, pods: &[Value]) -> keleustes_plan::Plan {
-    let facts = turn::Facts::<ReplicaSet> {
+    let inputs = reconcile::Inputs::<ReplicaSet> {
         set: serde_json::from_value(set).unwrap(),
         pods: pods.iter().map(|pod| serde_json::from_value(pod.clone()).unwrap()).collect(),
         terminating: 0,
         active_pods_per_node: std::collections::BTreeMap::new(),
         now: keleustes_objects::Time::from_unix_seconds(1_800_000_000),
     };
-    scale::plan(&facts, &ReplicaSetOptions::default())
+    scale::plan(&inputs, &ReplicaSetOptions::default())
 }
 
 /// Proves RS-42, RS-96.
 #[test]
-fn a_namespace_on_its_way_out_takes_nothing_in_and_that_is_fine() {
-    let world = with_pods(world(set(2)), [pod("x")]);
-    let world = world.failing_at("create", PODS, api_error(ErrorReason::NamespaceTerminating), None);
+fn creating_pods_in_a_terminating_namespace_is_no_error() {
+    let cluster = with_pods(cluster(set(2)), [pod("x")]);
+    let cluster = cluster.failing_at("create", PODS, api_error(ErrorReason::NamespaceTerminating), None);
     const FINE: &str =
         "create pods a/ because there are fewer pods than wanted (refused, which is fine: refused)\n";
-    check(world, &format!("{FINE}{STATUS}"));
+    check(cluster, &format!("{FINE}{STATUS}"));
 }
 
 /// Proves RS-43, RS-72, RS-78, INF-94.
 #[test]
-fn pods_are_deleted_at_once_and_none_stops_another() {
-    let two = || with_pods(world(with_field(set(0), "/status/replicas", json!(2))), [pod("x"), pod("y")]);
+fn pods_are_deleted_in_parallel_and_a_failure_stops_no_other() {
+    let two = || with_pods(cluster(with_field(set(0), "/status/replicas", json!(2))), [pod("x"), pod("y")]);
     let refusing = |reason| two().failing::<Pod>("delete", &Key::namespaced("a", "x"), api_error(reason));
     const Y: &str = "delete pods a/y because there are more pods than wanted\n\
                      event Normal SuccessfulDelete: Deleted pod: y\n";
     for gone in [ErrorReason::NotFound, ErrorReason::Conflict] {
-        let transcript = turn(refusing(gone));
+        let transcript = reconcile(refusing(gone));
         assert!(transcript.contains(Y) && !transcript.contains("retry"), "{transcript}");
         assert!(!transcript.contains("Deleted pod: x") && !transcript.contains("Error"), "{transcript}");
     }
@@ -92,7 +92,7 @@ fn pods_are_deleted_at_once_and_none_stops_another() {
     );
     let plan = plan_of(set(0), &[pod("x")]);
     let [Step::Parallel(writes)] = plan.steps() else { panic!("one step") };
-    assert_eq!(writes[0].target.uid.to_string(), "u-x", "the life that was seen, and no other");
+    assert_eq!(writes[0].target.uid.to_string(), "u-x", "a UID precondition");
     assert!(matches!(
         writes[0].action,
         Action::Delete { propagation: None, grace_seconds: None, resource_version_precondition: None }
@@ -101,52 +101,57 @@ fn pods_are_deleted_at_once_and_none_stops_another() {
 
 /// Proves RS-44, INF-118.
 #[test]
-fn who_deletes_all_does_not_choose() {
+fn deleting_all_pods_needs_no_ranking() {
     let waiting = on("", with_field(pod("y"), "/status/phase", json!("Pending")));
     let both = || [pod("x"), waiting.clone()];
-    assert_eq!(deleted(with_pods(world(set(0)), both())), ["x", "y"]);
-    assert!(!turn(with_pods(world(set(0)), both())).contains("measure"));
-    assert_eq!(deleted(with_pods(world(set(1)), both())), ["y"]);
+    assert_eq!(deleted(with_pods(cluster(set(0)), both())), ["x", "y"]);
+    assert!(!reconcile(with_pods(cluster(set(0)), both())).contains("measure"));
+    assert_eq!(deleted(with_pods(cluster(set(1)), both())), ["y"]);
 }
 
 /// Proves RS-20, RS-49, RS-50, INF-113.
 #[test]
-fn crowded_nodes_are_relieved_first() {
-    let managed = |set| owned_by("Deployment", "d", "u-d", set);
+fn pods_on_nodes_with_most_related_pods_are_deleted_first() {
+    let controlled = |set| owned_by("Deployment", "d", "u-d", set);
     let sibling =
         with_field(with_field(set(2), "/metadata/name", json!("old")), "/metadata/uid", json!("u-old"));
     let sibling = with_field(sibling, "/spec/selector", json!({"matchLabels": {"app": "old"}}));
     let of_sibling = |name: &str| {
         let pod = owned_by("ReplicaSet", "old", "u-old", orphan(name));
-        on("crowded", with_field(pod, "/metadata/labels", json!({"app": "old"})))
+        on("full", with_field(pod, "/metadata/labels", json!({"app": "old"})))
     };
-    let pods = |o: Value, y: Value| [on("n", pod("x")), y, on("crowded", pod("z")), o, of_sibling("p")];
+    let pods = |o: Value, y: Value| [on("n", pod("x")), y, on("full", pod("z")), o, of_sibling("p")];
     let plain = || pods(of_sibling("o"), on("n", pod("y")));
-    let family = |sibling, pods| with_pods(world(managed(set(2))).with::<ReplicaSet>(sibling), pods);
-    assert_eq!(deleted(family(managed(sibling.clone()), plain())), ["z"]);
-    // Also those on their way out count.
-    assert_eq!(deleted(family(terminating(managed(sibling.clone())), plain())), ["z"]);
-    // Those of another family do not, and then the node with two pods of the set is the fuller one.
-    assert_eq!(deleted(family(sibling.clone(), plain())), ["x"]);
+    let related_replica_sets =
+        |sibling, pods| with_pods(cluster(controlled(set(2))).with::<ReplicaSet>(sibling), pods);
+    assert_eq!(deleted(related_replica_sets(controlled(sibling.clone()), plain())), ["z"]);
+    // Terminating pods count, too.
+    assert_eq!(deleted(related_replica_sets(terminating(controlled(sibling.clone())), plain())), ["z"]);
+    // Pods of unrelated ReplicaSets do not count, so the node with two pods of this ReplicaSet is the
+    // fullest.
+    assert_eq!(deleted(related_replica_sets(sibling.clone(), plain())), ["x"]);
     let ended = with_field(of_sibling("o"), "/status/phase", json!("Failed"));
-    assert_eq!(deleted(family(managed(sibling.clone()), pods(ended, on("n", pod("y"))))), ["x"]);
-    // Without a manager all nodes are equal; here the uid decides.
+    assert_eq!(
+        deleted(related_replica_sets(controlled(sibling.clone()), pods(ended, on("n", pod("y"))))),
+        ["x"]
+    );
+    // Without a controllerRef all nodes are equal; the UID decides.
     let first = with_field(on("lonely", pod("y")), "/metadata/uid", json!("t"));
-    let alone = with_pods(world(set(2)).with::<ReplicaSet>(sibling), pods(of_sibling("o"), first));
+    let alone = with_pods(cluster(set(2)).with::<ReplicaSet>(sibling), pods(of_sibling("o"), first));
     assert_eq!(deleted(alone), ["y"]);
 }
 
 /// Proves RS-48.
 #[test]
-fn the_cost_of_a_deletion_counts_unless_it_is_switched_off() {
+fn pod_deletion_cost_counts_if_the_gate_is_on() {
     let cheap = with_field(
         pod("y"),
         "/metadata/annotations",
         json!({"controller.kubernetes.io/pod-deletion-cost": "-1"}),
     );
-    let mut there = with_pods(world(set(1)), [pod("x"), cheap]);
+    let mut there = with_pods(cluster(set(1)), [pod("x"), cheap]);
     assert_eq!(
-        deleted(with_pods(world(set(1)), [pod("x"), with_field(pod("y"), "/metadata/uid", json!("v"))])),
+        deleted(with_pods(cluster(set(1)), [pod("x"), with_field(pod("y"), "/metadata/uid", json!("v"))])),
         ["x"]
     );
     assert!(there.reconcile(&the_loop(), web()).contains("delete pods a/y"));
@@ -156,10 +161,10 @@ fn the_cost_of_a_deletion_counts_unless_it_is_switched_off() {
 
 /// Proves RS-80, RS-92.
 #[test]
-fn the_ages_of_deleted_pods_are_compared_with_the_youngest() {
+fn the_age_ratio_of_deleted_pods_is_measured() {
     let born = |name: &str, at: &str| with_field(pod(name), "/metadata/creationTimestamp", json!(at));
     let costly = json!({"controller.kubernetes.io/pod-deletion-cost": "9"});
-    // Ten, forty and ninety-nine seconds old; the youngest stays.
+    // 10, 40 and 99 seconds old; the youngest is kept.
     let ages = |youngest: &str| {
         let young = with_field(born("x", youngest), "/metadata/annotations", costly.clone());
         let unready =
@@ -167,7 +172,7 @@ fn the_ages_of_deleted_pods_are_compared_with_the_youngest() {
         [young, unready, born("y", "2027-01-15T07:59:20Z"), born("z", "2027-01-15T07:58:21Z")]
     };
     let measured = |youngest: &str| {
-        let transcript = turn(with_pods(world(set(1)), ages(youngest)));
+        let transcript = reconcile(with_pods(cluster(set(1)), ages(youngest)));
         let lines = transcript.lines().filter_map(|line| line.strip_prefix("measure "));
         lines.map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
@@ -182,7 +187,7 @@ fn the_ages_of_deleted_pods_are_compared_with_the_youngest() {
 
 /// Proves RS-58, RS-71, INF-90.
 #[test]
-fn a_pod_is_made_from_the_template_and_nothing_of_it_is_lost() {
+fn a_pod_gets_everything_from_the_template() {
     let template = json!({
         "metadata": {
             "name": "ignored", "namespace": "ignored", "ownerReferences": [{"uid": "ignored"}],
@@ -195,7 +200,7 @@ fn a_pod_is_made_from_the_template_and_nothing_of_it_is_lost() {
         "controller": true, "blockOwnerDeletion": true,
     });
     assert_eq!(
-        body(world(with_field(set(1), "/spec/template", template)), "create pods a/"),
+        body(cluster(with_field(set(1), "/spec/template", template)), "create pods a/"),
         json!({
             "metadata": {
                 "generateName": "web-", "ownerReferences": [owner],
@@ -208,7 +213,7 @@ fn a_pod_is_made_from_the_template_and_nothing_of_it_is_lost() {
 
 /// Proves RS-59, INF-90.
 #[test]
-fn names_of_pods_begin_with_that_of_the_set() {
+fn pod_names_start_with_the_replica_set_s_name() {
     let prefix = |length: usize| {
         let name = "w".repeat(length);
         let plan = plan_of(with_field(set(1), "/metadata/name", json!(name)), &[]);
@@ -220,9 +225,9 @@ fn names_of_pods_begin_with_that_of_the_set() {
 
 /// Proves RS-60, INF-92.
 #[test]
-fn a_template_without_labels_makes_no_pods() {
+fn a_template_without_labels_creates_no_pods() {
     let bare = with_field(set(1), "/spec/template", json!({"spec": {}}));
-    check(world(bare.clone()), &format!("{STATUS}retry: unable to create pods, no labels\n"));
-    let condition = &status(world(bare))["conditions"][0];
+    check(cluster(bare.clone()), &format!("{STATUS}retry: unable to create pods, no labels\n"));
+    let condition = &status(cluster(bare))["conditions"][0];
     assert_eq!(condition["message"], "unable to create pods, no labels");
 }

@@ -1,14 +1,14 @@
-//! What a turn does about a StatefulSet, its pods, its claims and its history, told step by step.
+//! The transcript of one reconcile of a StatefulSet with given pods, claims and revisions.
 
-mod bounds;
-mod claiming;
+mod adoption;
 mod history;
-mod keeping;
+mod identity_and_claims;
+mod max_unavailable;
 mod ordering;
-mod recreating;
-mod replacing;
-mod telling;
-mod waking;
+mod recreate_strategy;
+mod rolling_updates;
+mod status_updates;
+mod watch_events;
 
 use keleustes_objects::{ApiError, ErrorReason, Key};
 use keleustes_plan::rehearsal::RehearsalCluster;
@@ -22,8 +22,8 @@ fn the_loop() -> Loop {
     controller(&StatefulSetOptions::default()).loops.remove(0)
 }
 
-fn loop_of(settings: &StatefulSetOptions) -> Loop {
-    controller(settings).loops.remove(0)
+fn loop_of(options: &StatefulSetOptions) -> Loop {
+    controller(options).loops.remove(0)
 }
 
 fn key(name: &str) -> Key {
@@ -38,7 +38,7 @@ fn template(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
 }
 
-/// A set of `v2` that wants so many pods, one after another. Its status says nothing of pods yet.
+/// An OrderedReady StatefulSet of `v2` with so many replicas. Its status counts no pods.
 fn set(replicas: i32) -> Value {
     json!({
         "metadata": {
@@ -59,8 +59,8 @@ fn set(replicas: i32) -> Value {
     })
 }
 
-/// The set, with a status that says that all these pods are there and new.
-fn content(replicas: i32) -> Value {
+/// The StatefulSet with a status that reports all replicas as updated.
+fn up_to_date(replicas: i32) -> Value {
     let mut set = set(replicas);
     for count in ["replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"] {
         set["status"][count] = json!(replicas);
@@ -72,8 +72,8 @@ fn parallel(set: Value) -> Value {
     with_field(set, "/spec/podManagementPolicy", json!("Parallel"))
 }
 
-/// A set whose pods have a claim of the template `data` each.
-fn storing(set: Value) -> Value {
+/// A StatefulSet with one claim template, `data`.
+fn with_claim_template(set: Value) -> Value {
     let claim = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "labels": {"of": "db"}},
         "spec": {"resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": "Pending"},
@@ -81,13 +81,13 @@ fn storing(set: Value) -> Value {
     with_field(set, "/spec/volumeClaimTemplates", json!([claim]))
 }
 
-/// The policies of retention: when the set shrinks, and when it is deleted.
-fn retaining(set: Value, scaled: &str, deleted: &str) -> Value {
+/// The StatefulSet with a retention policy for scale-down and for deletion.
+fn with_retention_policy(set: Value, scaled: &str, deleted: &str) -> Value {
     let policy = json!({"whenScaled": scaled, "whenDeleted": deleted});
     with_field(set, "/spec/persistentVolumeClaimRetentionPolicy", policy)
 }
 
-/// A revision of an image. The set manages it.
+/// A revision of an image, controlled by the StatefulSet.
 fn revision(name: &str, number: i64, image: &str) -> Value {
     let mut template = template(image);
     template["$patch"] = json!("replace");
@@ -102,7 +102,7 @@ fn revision(name: &str, number: i64, image: &str) -> Value {
     owned(revision)
 }
 
-/// An object that the set manages.
+/// An object controlled by the StatefulSet.
 fn owned(mut object: Value) -> Value {
     object["metadata"]["ownerReferences"] = json!([owner()]);
     object
@@ -115,7 +115,7 @@ fn owner() -> Value {
     })
 }
 
-/// A pod of the wanted revision that nobody manages: it runs and has been ready for long.
+/// An orphan of the update revision that runs and is available.
 fn orphan(name: &str) -> Value {
     json!({
         "metadata": {
@@ -132,12 +132,12 @@ fn orphan(name: &str) -> Value {
     })
 }
 
-/// A pod of the wanted revision.
+/// A pod of the update revision.
 fn pod(number: i32) -> Value {
     owned(orphan(&format!("web-{number}")))
 }
 
-/// A pod of the revision before.
+/// A pod of the previous revision.
 fn old(number: i32) -> Value {
     with_field(pod(number), "/metadata/labels/controller-revision-hash", json!("web-1"))
 }
@@ -149,49 +149,49 @@ fn mounting(pod: Value) -> Value {
     with_field(pod, "/spec/volumes", volumes)
 }
 
-/// A claim of a pod, owned by these.
+/// A claim of a pod, with these owners.
 fn claim(number: i32, owners: &[Value]) -> Value {
     let name = format!("data-web-{number}");
     json!({"metadata": {"name": name, "namespace": "a", "uid": format!("u-{name}"), "resourceVersion": "2",
                         "ownerReferences": owners}})
 }
 
-/// A world with two revisions, `v1` and `v2`.
-fn world(set: Value, pods: impl IntoIterator<Item = Value>) -> RehearsalCluster {
+/// A cluster with two revisions, `v1` and `v2`.
+fn cluster(set: Value, pods: impl IntoIterator<Item = Value>) -> RehearsalCluster {
     bare(set, pods)
         .with::<ControllerRevision>(revision("web-1", 1, "v1"))
         .with::<ControllerRevision>(revision("web-2", 2, "v2"))
 }
 
-/// A world without revisions.
+/// A cluster without revisions.
 fn bare(set: Value, pods: impl IntoIterator<Item = Value>) -> RehearsalCluster {
-    let world = RehearsalCluster::of(&the_loop()).with::<StatefulSet>(set);
-    pods.into_iter().fold(world, |world, pod| world.with::<Pod>(pod))
+    let cluster = RehearsalCluster::of(&the_loop()).with::<StatefulSet>(set);
+    pods.into_iter().fold(cluster, |cluster, pod| cluster.with::<Pod>(pod))
 }
 
-fn with_claims(world: RehearsalCluster, claims: impl IntoIterator<Item = Value>) -> RehearsalCluster {
-    claims.into_iter().fold(world, |world, claim| world.with::<PersistentVolumeClaim>(claim))
+fn with_claims(cluster: RehearsalCluster, claims: impl IntoIterator<Item = Value>) -> RehearsalCluster {
+    claims.into_iter().fold(cluster, |cluster, claim| cluster.with::<PersistentVolumeClaim>(claim))
 }
 
-/// What one turn does.
-fn turn(mut world: RehearsalCluster) -> String {
-    world.outline(&the_loop(), web())
+/// The transcript of one reconcile.
+fn reconcile(mut cluster: RehearsalCluster) -> String {
+    cluster.outline(&the_loop(), web())
 }
 
-/// What one turn does, but for what it measures and what it says in the status.
-fn deeds(world: RehearsalCluster) -> String {
-    let transcript = turn(world);
-    let is_deed = |line: &&str| !line.starts_with("measure") && !line.starts_with("put statefulsets");
-    transcript.lines().filter(is_deed).map(|line| format!("{line}\n")).collect()
+/// The transcript of one reconcile without metrics and status writes.
+fn actions(cluster: RehearsalCluster) -> String {
+    let transcript = reconcile(cluster);
+    let is_action = |line: &&str| !line.starts_with("measure") && !line.starts_with("put statefulsets");
+    transcript.lines().filter(is_action).map(|line| format!("{line}\n")).collect()
 }
 
-/// What one turn does to pods, in short.
-fn moves(world: RehearsalCluster) -> Vec<String> {
-    moves_by(&the_loop(), world)
+/// The writes to pods of one reconcile, as verb and name.
+fn pod_actions(cluster: RehearsalCluster) -> Vec<String> {
+    pod_actions_by(&the_loop(), cluster)
 }
 
-fn moves_by(a_loop: &Loop, mut world: RehearsalCluster) -> Vec<String> {
-    let transcript = world.outline(a_loop, web());
+fn pod_actions_by(a_loop: &Loop, mut cluster: RehearsalCluster) -> Vec<String> {
+    let transcript = cluster.outline(a_loop, web());
     let of_pod = |line: &str| {
         let (verb, rest) = line.split_once(" pods a/")?;
         Some(format!("{verb} {}", rest.split(' ').next().unwrap_or_default()))
@@ -199,26 +199,26 @@ fn moves_by(a_loop: &Loop, mut world: RehearsalCluster) -> Vec<String> {
     transcript.lines().filter_map(of_pod).collect()
 }
 
-/// The body of the only write of a turn whose line begins so.
-fn body(mut world: RehearsalCluster, beginning: &str) -> Value {
-    let mut bodies = world.bodies(&the_loop(), web(), beginning);
-    assert_eq!(bodies.len(), 1, "one {beginning} in a turn");
+/// The body of the only write whose transcript line starts with `beginning`.
+fn body(mut cluster: RehearsalCluster, beginning: &str) -> Value {
+    let mut bodies = cluster.bodies(&the_loop(), web(), beginning);
+    assert_eq!(bodies.len(), 1, "one {beginning} per reconcile");
     bodies.remove(0).1
 }
 
-/// The status that a turn writes.
-fn status(world: RehearsalCluster) -> Value {
-    body(world, "put statefulsets.apps/status ")["status"].take()
+/// The status that one reconcile writes.
+fn status(cluster: RehearsalCluster) -> Value {
+    body(cluster, "put statefulsets.apps/status ")["status"].take()
 }
 
-const STATUS: &str = "put statefulsets.apps/status a/web because its pods tell something new\n";
+const STATUS: &str = "put statefulsets.apps/status a/web because its pods or revisions changed\n";
 const MAX: &str = "measure statefulset_controller_statefulset_max_unavailable{a,web,OrderedReady} 1\n";
 const NONE_MISSING: &str =
     "measure statefulset_controller_statefulset_unavailable_replicas{a,web,OrderedReady} 0\n";
 
 /// Proves STS-1, STS-2, STS-3, STS-94, STS-95, STS-96, STS-97.
 #[test]
-fn it_is_known_by_the_original_s_names_and_numbers() {
+fn names_grants_workers_and_rate_limits_equal_the_original_s() {
     let controller = controller(&StatefulSetOptions::default());
     assert_eq!((controller.name, controller.aliases), ("statefulset-controller", &["statefulset"][..]));
     assert_eq!(
@@ -242,28 +242,32 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     assert_eq!(reads, ["statefulsets.apps", "pods", "persistentvolumeclaims", "controllerrevisions.apps"]);
     let watches: Vec<_> = a_loop.watches.iter().map(|watch| watch.kind.resource().to_string()).collect();
-    assert_eq!(watches, ["statefulsets.apps", "pods"], "nothing else wakes it");
+    assert_eq!(watches, ["statefulsets.apps", "pods"], "no other kind enqueues it");
 }
 
 /// Proves STS-13.
 #[test]
-fn nothing_is_done_for_one_that_is_gone_or_makes_no_sense() {
-    let mut gone = RehearsalCluster::of(&the_loop()).with::<Pod>(pod(0));
-    assert_eq!(gone.reconcile(&the_loop(), web()), "");
+fn nothing_is_done_for_a_deleted_stateful_set_or_an_invalid_selector() {
+    let mut deleted = RehearsalCluster::of(&the_loop()).with::<Pod>(pod(0));
+    assert_eq!(deleted.reconcile(&the_loop(), web()), "");
     let odd = json!({"matchExpressions": [{"key": "app", "operator": "Likes", "values": ["web"]}]});
-    assert_eq!(turn(world(with_field(set(2), "/spec/selector", odd), [pod(0)])), "");
-    // One that has all it wants is measured, and that is all.
-    assert_eq!(turn(world(content(2), [pod(0), pod(1)])), format!("{NONE_MISSING}{MAX}"));
+    assert_eq!(reconcile(cluster(with_field(set(2), "/spec/selector", odd), [pod(0)])), "");
+    // A StatefulSet that is up to date is only measured.
+    assert_eq!(reconcile(cluster(up_to_date(2), [pod(0), pod(1)])), format!("{NONE_MISSING}{MAX}"));
 }
 
 /// Proves STS-38.
 #[test]
-fn one_on_its_way_out_only_tells_its_counts() {
-    let going = terminating(storing(retaining(set(3), "Delete", "Delete")));
+fn a_terminating_stateful_set_only_updates_its_status() {
+    let terminating_owner =
+        terminating(with_claim_template(with_retention_policy(set(3), "Delete", "Delete")));
     let pods =
         [mounting(old(0)), with_phase("Failed", old(1)), old(7), with_phase("Pending", orphan("web-2"))];
-    assert_eq!(turn(world(going, pods)), format!("{MAX}{STATUS}"));
+    assert_eq!(reconcile(cluster(terminating_owner, pods)), format!("{MAX}{STATUS}"));
     let unseen = terminating(set(0));
-    let world = bare(unseen, []);
-    assert!(turn(world).starts_with("create controllerrevisions.apps a/web-"), "history is kept, too");
+    let cluster = bare(unseen, []);
+    assert!(
+        reconcile(cluster).starts_with("create controllerrevisions.apps a/web-"),
+        "revisions are kept, too"
+    );
 }

@@ -1,4 +1,4 @@
-//! The annotation by which old clients go back.
+//! The rollback annotation of old clients.
 
 use super::*;
 
@@ -8,50 +8,50 @@ fn back(to: &str) -> Value {
     back
 }
 
-const EDIT: &str = "edit deployments.apps a/web because an earlier revision was asked for\n";
+const EDIT: &str = "edit deployments.apps a/web because a rollback was requested\n";
 
-fn is_struck_off(mut world: RehearsalCluster) -> bool {
-    world.reconcile(&the_loop(), web());
-    let live = world.live_object::<Deployment>(&web()).unwrap();
+fn rollback_annotation_is_removed(mut cluster: RehearsalCluster) -> bool {
+    cluster.reconcile(&the_loop(), web());
+    let live = cluster.live_object::<Deployment>(&web()).unwrap();
     live["metadata"]["annotations"].get(annotations::ROLLBACK_TO).is_none()
 }
 
 /// Proves DEP-71.
 #[test]
-fn only_a_number_asks_to_go_back() {
+fn only_a_number_requests_a_rollback() {
     for nothing in ["", "x"] {
-        assert!(!turn(world(back(nothing), [new(3, 3), old(0, 0)])).contains("edit"), "{nothing}");
+        assert!(!reconcile(cluster(back(nothing), [new(3, 3), old(0, 0)])).contains("edit"), "{nothing}");
     }
-    assert!(!turn(world(paused(back("1")), [new(3, 3), old(0, 0)])).contains("edit"));
-    assert!(turn(world(back("1"), [new(3, 3), old(0, 0)])).contains(EDIT));
+    assert!(!reconcile(cluster(paused(back("1")), [new(3, 3), old(0, 0)])).contains("edit"));
+    assert!(reconcile(cluster(back("1"), [new(3, 3), old(0, 0)])).contains(EDIT));
 }
 
 /// Proves DEP-72.
 #[test]
-fn zero_is_the_one_before() {
-    let there = || world(back("0"), [new(3, 3), old(0, 0), set("older", "v0", 0, 0)]);
+fn rollback_to_zero_means_the_previous_revision() {
+    let there = || cluster(back("0"), [new(3, 3), old(0, 0), set("older", "v0", 0, 0)]);
     assert_eq!(
-        turn(there()),
+        reconcile(there()),
         format!("{EDIT}event Normal DeploymentRollback: Rolled back deployment \"web\" to revision 1\n")
     );
-    let alone = || world(back("0"), [new(3, 3)]);
+    let alone = || cluster(back("0"), [new(3, 3)]);
     check(
         alone(),
         &format!("event Warning DeploymentRollbackRevisionNotFound: Unable to find last revision.\n{EDIT}"),
     );
-    assert!(is_struck_off(alone()));
+    assert!(rollback_annotation_is_removed(alone()));
 }
 
 /// Proves DEP-73, DEP-74.
 #[test]
-fn the_template_and_what_it_was_told_come_back() {
+fn rollback_restores_the_template_and_the_annotations() {
     let mut old = old(0, 0);
     old["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] = json!("x");
-    old["metadata"]["annotations"]["told"] = json!("then");
-    let mut now = with_field(back("1"), "/metadata/annotations/told", json!("now"));
+    old["metadata"]["annotations"]["note"] = json!("then");
+    let mut now = with_field(back("1"), "/metadata/annotations/note", json!("now"));
     now["metadata"]["annotations"]["other"] = json!("now");
     now["metadata"]["annotations"][annotations::LAST_APPLIED] = json!("{}");
-    let mut there = world(now, [new(3, 3), old]);
+    let mut there = cluster(now, [new(3, 3), old]);
     assert_eq!(
         there.reconcile(&the_loop(), web()),
         format!("{EDIT}event Normal DeploymentRollback: Rolled back deployment \"web\" to revision 1\n")
@@ -60,18 +60,18 @@ fn the_template_and_what_it_was_told_come_back() {
     assert_eq!(live["spec"]["template"], template("v1"));
     assert_eq!(
         live["metadata"]["annotations"],
-        json!({annotations::REVISION: "2", annotations::LAST_APPLIED: "{}", "told": "then"})
+        json!({annotations::REVISION: "2", annotations::LAST_APPLIED: "{}", "note": "then"})
     );
-    // Nobody is told of what did not happen.
-    let refused = world(back("1"), [new(3, 3), super::old(0, 0)]);
+    // A failed update records no event.
+    let refused = cluster(back("1"), [new(3, 3), super::old(0, 0)]);
     let refused = refused.failing::<Deployment>("update", &web(), super::api_error(ErrorReason::Conflict));
-    assert!(!turn(refused).contains("event"));
+    assert!(!reconcile(refused).contains("event"));
 }
 
 /// Proves DEP-74, DEP-119.
 #[test]
-fn there_is_no_way_back_to_what_is() {
-    let there = || world(back("2"), [new(3, 3), old(0, 0)]);
+fn rollback_to_the_current_template_is_rejected() {
+    let there = || cluster(back("2"), [new(3, 3), old(0, 0)]);
     check(
         there(),
         &format!(
@@ -79,17 +79,17 @@ fn there_is_no_way_back_to_what_is() {
              The rollback revision contains the same template as current deployment \"web\"\n{EDIT}"
         ),
     );
-    assert!(is_struck_off(there()));
+    assert!(rollback_annotation_is_removed(there()));
 }
 
 /// Proves DEP-75.
 #[test]
-fn a_revision_that_is_not_there_is_told_of_and_the_newest_is_made_first() {
-    let there = || world(back("9"), [old(3, 3)]);
-    let transcript = turn(there());
+fn rollback_to_a_missing_revision_warns_after_creating_the_new_replica_set() {
+    let there = || cluster(back("9"), [old(3, 3)]);
+    let transcript = reconcile(there());
     assert!(transcript.starts_with("create replicasets.apps a/web-"), "{transcript}");
     assert!(transcript.ends_with(&format!(
         "event Warning DeploymentRollbackRevisionNotFound: Unable to find the revision to rollback to.\n{EDIT}"
     )));
-    assert!(is_struck_off(there()));
+    assert!(rollback_annotation_is_removed(there()));
 }

@@ -1,4 +1,4 @@
-//! What a turn is about: a StatefulSet, its pods by number, its claims and its history.
+//! The inputs of one reconcile: a StatefulSet, its pods by ordinal, its claims and its revisions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use crate::workloads::adoption::{Claimed, claim, claim_if};
 use crate::workloads::owners::{controlled_by, orphans};
 use crate::workloads::revisions::sort_by_revision;
 
-pub(super) struct Facts {
+pub(super) struct Inputs {
     pub(super) set: Arc<StatefulSet>,
-    /// Its pods in range, by number.
+    /// Its pods in range, by ordinal.
     pub(super) replicas: BTreeMap<i32, Option<Arc<Pod>>>,
-    /// Its pods out of range, the lowest number first.
+    /// Its pods out of range, the lowest ordinal first.
     pub(super) condemned: Vec<(i32, Arc<Pod>)>,
     /// All its pods.
     pub(super) pods: Vec<Arc<Pod>>,
-    /// Its history, oldest first.
+    /// Its revisions, oldest first.
     pub(super) revisions: Vec<Arc<ControllerRevision>>,
-    /// The claims of its pods that there are, by name.
+    /// The existing claims of its pods, by name.
     pub(super) claims: BTreeMap<ArcStr, Arc<PersistentVolumeClaim>>,
     pub(super) now: Time,
 }
 
-/// What the caches hold for a turn, before it is settled whose things are whose.
+/// The cached objects, before adoption and release.
 pub(super) struct Gathered {
     set: Arc<StatefulSet>,
     pods: Claimed<Pod>,
@@ -37,76 +37,76 @@ pub(super) struct Gathered {
     now: Time,
 }
 
-/// The digits behind the name of a set in the name of one of its pods.
+/// The digits of a pod's name after the StatefulSet's name.
 fn digits<'a>(set: &str, pod: &'a str) -> Option<&'a str> {
     let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
     Some(digits).filter(|digits| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
-/// The number in the name of a pod of this set. One that does not fit in 32 bits is none.
+/// The ordinal in a pod's name; `None` if it does not fit in 32 bits.
 fn ordinal(set: &str, pod: &str) -> Option<i32> {
     digits(set, pod)?.parse().ok()
 }
 
-/// The numbers that a set is to have pods of.
-fn numbers(set: &StatefulSet) -> std::ops::Range<i32> {
+/// The ordinals in range.
+fn ordinals(set: &StatefulSet) -> std::ops::Range<i32> {
     let start = set.spec.ordinals.start;
     start..start.saturating_add(set.spec.replicas)
 }
 
 impl Gathered {
-    /// What there is for a set. Nothing if there is no such set, or its selector makes no sense.
+    /// Reads the caches for a StatefulSet. `None` if it does not exist, or its selector is invalid.
     pub(super) fn gather(view: &View<'_>, item: &Item) -> Option<Self> {
         let set = view.get::<StatefulSet>(item)?.clone();
         let matcher = set.spec.selector.as_ref()?.matcher().ok()?;
         let (namespace, uid, name) = (&set.meta.key.namespace, &set.meta.uid, &set.meta.key.name);
-        let table = view.store::<ControllerRevision>();
-        // Revisions that stop matching are not let go; they are just not looked at.
-        let own = controlled_by(table, uid).filter(|revision| matcher.matches(&revision.meta.labels));
-        let revisions = claim(&*set, &matcher, own.chain(orphans(table, namespace)));
-        let table = view.store::<Pod>();
+        let store = view.store::<ControllerRevision>();
+        // Revisions that no longer match are ignored, not released.
+        let own = controlled_by(store, uid).filter(|revision| matcher.matches(&revision.meta.labels));
+        let revisions = claim(&*set, &matcher, own.chain(orphans(store, namespace)));
+        let store = view.store::<Pod>();
         let ours =
             |pod: &Pod| matcher.matches(&pod.meta.labels) && digits(name, &pod.meta.key.name).is_some();
-        let candidates = controlled_by(table, uid).chain(orphans(table, namespace));
+        let candidates = controlled_by(store, uid).chain(orphans(store, namespace));
         let pods = claim_if(&*set, None, ours, candidates);
-        let claims = find_claims(view, &set, &pods.mine);
+        let claims = find_claims(view, &set, &pods.owned);
         Some(Self { pods, revisions, claims, now: view.now().wall, set })
     }
 
-    /// Carries out adoptions and releases, first those of revisions. What is left is what there is.
+    /// Applies adoptions and releases, those of revisions first, and returns the inputs.
     ///
     /// # Errors
-    /// If one of them fails; then nothing is decided on top of it.
-    pub(super) async fn settle(self, cx: &mut Context<'_>) -> Result<Facts, ReconcileError> {
+    /// If one of them fails; the reconcile ends then.
+    pub(super) async fn settle(self, cx: &mut Context<'_>) -> Result<Inputs, ReconcileError> {
         let mut revisions = self.revisions.apply(cx).await?;
         sort_by_revision(&mut revisions);
         let pods = self.pods.apply(cx).await?;
-        let mut replicas: BTreeMap<_, _> = numbers(&self.set).map(|number| (number, None)).collect();
+        let mut replicas: BTreeMap<_, _> = ordinals(&self.set).map(|ordinal| (ordinal, None)).collect();
         let mut condemned = Vec::new();
         for pod in &pods {
-            let Some(number) = ordinal(&self.set.meta.key.name, &pod.meta.key.name) else { continue };
-            match replicas.get_mut(&number) {
+            let Some(ordinal) = ordinal(&self.set.meta.key.name, &pod.meta.key.name) else { continue };
+            match replicas.get_mut(&ordinal) {
                 Some(slot) => *slot = Some(pod.clone()),
-                None => condemned.push((number, pod.clone())),
+                None => condemned.push((ordinal, pod.clone())),
             }
         }
-        condemned.sort_by_key(|(number, _)| *number);
+        condemned.sort_by_key(|(ordinal, _)| *ordinal);
         let Self { set, claims, now, .. } = self;
-        Ok(Facts { set, replicas, condemned, pods, revisions, claims, now })
+        Ok(Inputs { set, replicas, condemned, pods, revisions, claims, now })
     }
 }
 
-/// The claims of the pods that a set is to have and of those that it has.
+/// The claims of the pods in range and of the existing pods.
 fn find_claims(
     view: &View<'_>,
     set: &StatefulSet,
     pods: &[Arc<Pod>],
 ) -> BTreeMap<ArcStr, Arc<PersistentVolumeClaim>> {
-    let there = pods.iter().filter_map(|pod| ordinal(&set.meta.key.name, &pod.meta.key.name));
+    let existing = pods.iter().filter_map(|pod| ordinal(&set.meta.key.name, &pod.meta.key.name));
     let templates = &set.spec.volume_claim_templates;
-    let names = numbers(set)
-        .chain(there)
-        .flat_map(|number| templates.iter().map(move |template| claims::name(set, template, number)));
+    let names = ordinals(set)
+        .chain(existing)
+        .flat_map(|ordinal| templates.iter().map(move |template| claims::name(set, template, ordinal)));
     names
         .filter_map(|name| {
             let key = Key { namespace: set.meta.key.namespace.clone(), name };
@@ -115,35 +115,35 @@ fn find_claims(
         .collect()
 }
 
-impl Facts {
-    /// Where numbers begin.
+impl Inputs {
+    /// The first ordinal.
     pub(super) fn start(&self) -> i32 {
         self.set.spec.ordinals.start
     }
 
-    /// The pods that have a number.
-    pub(super) fn numbered(&self) -> impl Iterator<Item = &Arc<Pod>> {
+    /// The pods that have an ordinal.
+    pub(super) fn with_ordinal(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.replicas.values().flatten().chain(self.condemned.iter().map(|(_, pod)| pod))
     }
 
-    /// Whether pods come and go one after another.
+    /// Whether pods are created and deleted one after another.
     pub(super) fn is_ordered(&self) -> bool {
         self.set.spec.pod_management_policy != "Parallel"
     }
 
-    /// Whether a pod has been ready for long enough and is to stay.
+    /// Whether a pod is available and not terminating.
     pub(super) fn is_available(&self, pod: &Pod) -> bool {
         !pod.is_terminating() && pod.is_available(self.set.spec.min_ready_seconds, self.now)
     }
 
-    /// How many pods in range are missing or not available.
+    /// How many pods in range are missing or unavailable.
     pub(super) fn unavailable(&self) -> usize {
         let available = |pod: &Option<Arc<Pod>>| pod.as_ref().is_some_and(|pod| self.is_available(pod));
         self.replicas.values().filter(|pod| !available(pod)).count()
     }
 }
 
-/// Whether a pod's containers run and it says that it is ready.
-pub(super) fn runs_and_is_ready(pod: &Pod) -> bool {
+/// Whether a pod is in phase Running and its Ready condition is True.
+pub(super) fn is_running_and_ready(pod: &Pod) -> bool {
     pod.phase == PodPhase::Running && pod.is_ready()
 }

@@ -1,16 +1,16 @@
-//! The ReplicaSet of a new template.
+//! Creating the new ReplicaSet.
 
 use super::*;
 use crate::workloads::templates::pod_template_hash;
 
-/// The name that the next ReplicaSet gets after so many collisions.
+/// The name of the new ReplicaSet after so many collisions.
 fn next_name(collisions: Option<i32>) -> String {
     let template = keleustes_objects::PodTemplate::parse(&template("v2").to_string()).unwrap();
     format!("web-{}", pod_template_hash(&template, collisions))
 }
 
-fn created(world: RehearsalCluster) -> Value {
-    let mut created = bodies(world, "create replicasets.apps ");
+fn created(cluster: RehearsalCluster) -> Value {
+    let mut created = bodies(cluster, "create replicasets.apps ");
     assert_eq!(created.len(), 1);
     created.remove(0).1
 }
@@ -21,17 +21,17 @@ fn refusing(
     reason: ErrorReason,
 ) -> RehearsalCluster {
     let key = Key::namespaced("a", &*next_name(None));
-    world(deployment, sets).failing::<ReplicaSet>("create", &key, api_error(reason))
+    cluster(deployment, sets).failing::<ReplicaSet>("create", &key, api_error(reason))
 }
 
 /// Proves DEP-31, DEP-32, DEP-33, DEP-34, REV-47, REV-56.
 #[test]
-fn it_has_the_template_and_a_hash_that_tells_it_from_others() {
+fn the_new_replica_set_has_the_template_and_its_hash() {
     let mut noted = with_field(deployment(3), "/metadata/annotations/note", json!("x"));
     noted["spec"]["minReadySeconds"] = json!(7);
     let expression = json!({"key": "app", "operator": "Exists"});
     noted["spec"]["selector"] = json!({"matchLabels": {"app": "web"}, "matchExpressions": [expression]});
-    let body = created(world(noted, [set("old", "v1", 0, 0)]));
+    let body = created(cluster(noted, [set("old", "v1", 0, 0)]));
     let (name, labels) = (next_name(None), &body["metadata"]["labels"]);
     let hash = name.strip_prefix("web-").unwrap();
     assert_eq!(
@@ -56,15 +56,15 @@ fn it_has_the_template_and_a_hash_that_tells_it_from_others() {
         })
     );
     let salted = with_field(deployment(3), "/status/collisionCount", json!(0));
-    assert_eq!(created(world(salted, []))["metadata"]["name"], json!(next_name(Some(0))));
+    assert_eq!(created(cluster(salted, []))["metadata"]["name"], json!(next_name(Some(0))));
 }
 
 /// Proves DEP-32.
 #[test]
-fn a_long_name_is_cut() {
+fn a_long_name_is_truncated() {
     let long = with_field(deployment(1), "/metadata/name", json!("w".repeat(250)));
-    let mut world = RehearsalCluster::of(&the_loop()).with::<Deployment>(long);
-    let transcript = world.reconcile(&the_loop(), Key::namespaced("a", &*"w".repeat(250)));
+    let mut cluster = RehearsalCluster::of(&the_loop()).with::<Deployment>(long);
+    let transcript = cluster.reconcile(&the_loop(), Key::namespaced("a", &*"w".repeat(250)));
     let name = transcript.split(' ').nth(2).unwrap().strip_prefix("a/").unwrap();
     assert_eq!(name.len(), 253);
     assert!(name.starts_with("www") && name.contains("w-"));
@@ -72,77 +72,77 @@ fn a_long_name_is_cut() {
 
 /// Proves DEP-35, DEP-36, DEP-104.
 #[test]
-fn it_begins_as_large_as_there_is_room_for() {
+fn the_new_replica_set_starts_as_large_as_max_surge_allows() {
     let replicas =
-        |deployment, sets: &[Value]| created(world(deployment, sets.to_vec()))["spec"]["replicas"].clone();
+        |deployment, sets: &[Value]| created(cluster(deployment, sets.to_vec()))["spec"]["replicas"].clone();
     assert_eq!(replicas(deployment(3), &[]), 3);
     assert_eq!(replicas(deployment(3), &[old(3, 3)]), 1);
     assert_eq!(replicas(deployment(3), &[old(3, 3), set("older", "v0", 1, 1)]), 0);
     assert_eq!(replicas(recreating(deployment(3)), &[]), 3);
     let name = next_name(None);
-    let there = || world(deployment(3), [old(3, 3)]);
+    let there = || cluster(deployment(3), [old(3, 3)]);
     check(
         there(),
         &format!(
             "create replicasets.apps a/{name} because no ReplicaSet has the Deployment's template\n\
              event Normal ScalingReplicaSet: Scaled up replica set {name} from 0 to 1\n\
-             patch replicasets.apps a/old because the rollout needs fewer of it\n\
+             patch replicasets.apps a/old because the Deployment scales it down\n\
              event Normal ScalingReplicaSet: Scaled down replica set old from 3 to 2\n{STATUS}"
         ),
     );
     let mut counted = deployment(3);
     counted["status"] =
         json!({"replicas": 3, "readyReplicas": 3, "availableReplicas": 3, "updatedReplicas": 3});
-    let there = || world(counted.clone(), [old(3, 3)]);
+    let there = || cluster(counted.clone(), [old(3, 3)]);
     let message = format!("Created new replica set \"{name}\"");
-    assert_eq!(words(&told(there(), "Progressing")), ["True", "NewReplicaSetCreated", &message]);
+    assert_eq!(words(&written_condition(there(), "Progressing")), ["True", "NewReplicaSetCreated", &message]);
     assert_eq!(put(there())["metadata"]["annotations"][annotations::REVISION], "2");
-    let crowded = world(deployment(3), [old(3, 3), set("older", "v0", 1, 1)]);
-    assert!(!turn(crowded).contains("Scaled up"));
+    let no_surge_left = cluster(deployment(3), [old(3, 3), set("older", "v0", 1, 1)]);
+    assert!(!reconcile(no_surge_left).contains("Scaled up"));
     let endless = with_field(counted, "/spec/progressDeadlineSeconds", json!(i32::MAX));
-    assert_eq!(told(world(endless, [old(3, 3)]), "Progressing"), Value::Null);
+    assert_eq!(written_condition(cluster(endless, [old(3, 3)]), "Progressing"), Value::Null);
 }
 
 /// Proves DEP-37.
 #[test]
-fn a_name_that_is_taken_by_the_one_that_is_wanted_is_no_collision() {
+fn an_existing_replica_set_with_the_template_is_no_collision() {
     let name = next_name(None);
     let ours = || set(&name, "v2", 3, 3);
     let taken = || refusing(deployment(3), [], ErrorReason::AlreadyExists);
-    // An answer was lost: the cache has not seen it yet, or still shows who had the name before.
+    // A response was lost: the cache does not have the object yet, or still has a previous one of that name.
     let former = with_field(ours(), "/metadata/ownerReferences/0/uid", json!("u-former"));
-    for world in [taken(), taken().with_cached::<ReplicaSet>(former)] {
-        let transcript = turn(world.with_live::<ReplicaSet>(ours()));
+    for cluster in [taken(), taken().with_cached::<ReplicaSet>(former)] {
+        let transcript = reconcile(cluster.with_live::<ReplicaSet>(ours()));
         assert!(!transcript.contains("event") && transcript.ends_with(STATUS), "{transcript}");
     }
-    let transcript = turn(taken());
-    assert!(transcript.ends_with("retry: refused: and is gone again\n"), "{transcript}");
+    let transcript = reconcile(taken());
+    assert!(transcript.ends_with("retry: refused: but it was not found\n"), "{transcript}");
 }
 
 /// Proves DEP-38, DEP-111, REV-58.
 #[test]
-fn a_name_that_is_taken_by_another_leads_to_the_next_name() {
+fn a_name_collision_increments_the_collision_count() {
     let name = next_name(None);
     let edited = set(&name, "edited", 3, 3);
     let foreign = with_field(set(&name, "v2", 3, 3), "/metadata/ownerReferences/0/uid", json!("u-other"));
     for there in [edited.clone(), foreign] {
-        let transcript = turn(refusing(complete(3), [there.clone()], ErrorReason::AlreadyExists));
+        let transcript = reconcile(refusing(complete(3), [there.clone()], ErrorReason::AlreadyExists));
         assert!(
-            transcript.ends_with("because the name of its ReplicaSet is taken\nretry: refused\n"),
+            transcript.ends_with("because the name of its ReplicaSet is already used\nretry: refused\n"),
             "{transcript}"
         );
         let status = put(refusing(complete(3), [there], ErrorReason::AlreadyExists))["status"].take();
         assert_eq!((&status["collisionCount"], &status["replicas"]), (&json!(1), &json!(3)));
     }
-    let again = with_field(complete(3), "/status/collisionCount", json!(1));
-    let made = created(world(again, [edited]));
-    assert_eq!(made["metadata"]["name"], json!(next_name(Some(1))));
-    assert_eq!(made["metadata"]["annotations"][annotations::REVISION], "1");
+    let requeue_after = with_field(complete(3), "/status/collisionCount", json!(1));
+    let created = created(cluster(requeue_after, [edited]));
+    assert_eq!(created["metadata"]["name"], json!(next_name(Some(1))));
+    assert_eq!(created["metadata"]["annotations"][annotations::REVISION], "1");
 }
 
 /// Proves DEP-4, DEP-39.
 #[test]
-fn a_namespace_on_its_way_out_ends_the_matter() {
+fn a_terminating_namespace_ends_the_reconcile() {
     let name = next_name(None);
     check(
         refusing(deployment(3), [], ErrorReason::NamespaceTerminating),
@@ -154,14 +154,14 @@ fn a_namespace_on_its_way_out_ends_the_matter() {
 
 /// Proves DEP-40.
 #[test]
-fn any_other_refusal_is_told_and_tried_again() {
+fn any_other_creation_error_is_reported_and_retried() {
     let name = next_name(None);
     let message = format!("Failed to create new replica set \"{name}\": refused");
-    let transcript = turn(refusing(deployment(3), [], ErrorReason::Forbidden));
+    let transcript = reconcile(refusing(deployment(3), [], ErrorReason::Forbidden));
     assert!(transcript.contains(&format!("event Warning ReplicaSetCreateError: {message}\n")));
     assert!(transcript.ends_with(&format!("{STATUS}retry: {message}\n")), "{transcript}");
-    let condition = told(refusing(deployment(3), [], ErrorReason::Forbidden), "Progressing");
+    let condition = written_condition(refusing(deployment(3), [], ErrorReason::Forbidden), "Progressing");
     assert_eq!(words(&condition), ["False", "ReplicaSetCreateError", &message]);
     let endless = with_field(deployment(3), "/spec/progressDeadlineSeconds", Value::Null);
-    assert!(!turn(refusing(endless, [], ErrorReason::Forbidden)).contains(STATUS));
+    assert!(!reconcile(refusing(endless, [], ErrorReason::Forbidden)).contains(STATUS));
 }

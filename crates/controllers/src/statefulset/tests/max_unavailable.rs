@@ -1,4 +1,5 @@
-//! Whatever state a set is in, no more pods are missing than it allows, and none below the partition moves.
+//! In every state of a StatefulSet, no more pods become unavailable than allowed, and none below the
+//! partition is replaced.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,18 +8,18 @@ use keleustes_objects::Time;
 use proptest::prelude::*;
 
 use super::*;
-use crate::statefulset::facts::Facts;
 use crate::statefulset::history::{History, Revision};
+use crate::statefulset::inputs::Inputs;
 
-/// The facts of a set with these pods, by number.
-pub(super) fn facts(set: StatefulSet, pods: &[Option<Value>]) -> Facts {
+/// The inputs of a StatefulSet with these pods, by ordinal.
+pub(super) fn inputs(set: StatefulSet, pods: &[Option<Value>]) -> Inputs {
     let pods = pods.iter().map(|pod| pod.clone().map(|pod| Arc::new(serde_json::from_value(pod).unwrap())));
     let start = set.spec.ordinals.start;
     let replicas: BTreeMap<i32, Option<Arc<Pod>>> = (start..).zip(pods).collect();
     let pods = replicas.values().flatten().cloned().collect();
     let (condemned, revisions, claims) = (Vec::new(), Vec::new(), BTreeMap::new());
     let now = Time::from_unix_seconds(1_800_000_000);
-    Facts { set: Arc::new(set), replicas, condemned, pods, revisions, claims, now }
+    Inputs { set: Arc::new(set), replicas, condemned, pods, revisions, claims, now }
 }
 
 fn history(set: &StatefulSet) -> History {
@@ -26,40 +27,41 @@ fn history(set: &StatefulSet) -> History {
     History { current: revision("web-1"), update: revision("web-2"), collisions: 0 }
 }
 
-/// How one pod is: there or not, of which revision, well or not, on its way out or not.
+/// The state of one pod.
 #[derive(Clone, Copy, Debug)]
 struct State {
     there: bool,
     new: bool,
-    well: bool,
-    going: bool,
+    healthy: bool,
+    terminating: bool,
 }
 
 impl State {
     fn available(self) -> bool {
-        self.there && self.well && !self.going
+        self.there && self.healthy && !self.terminating
     }
 
     fn pod(self, number: i32) -> Option<Value> {
         let pod = if self.new { pod(number) } else { old(number) };
-        let pod = if self.well { pod } else { unready(pod) };
-        self.there.then(|| if self.going { terminating(pod) } else { pod })
+        let pod = if self.healthy { pod } else { unready(pod) };
+        self.there.then(|| if self.terminating { terminating(pod) } else { pod })
     }
 }
 
 fn states() -> impl Strategy<Value = Vec<State>> {
     let state =
         (prop::bool::weighted(0.9), any::<bool>(), prop::bool::weighted(0.7), prop::bool::weighted(0.2));
-    let state = state.prop_map(|(there, new, well, going)| State { there, new, well, going });
+    let state =
+        state.prop_map(|(there, new, healthy, terminating)| State { there, new, healthy, terminating });
     prop::collection::vec(state, 1..9)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// In any state whatsoever, one step stays within the bounds.
+    /// In every state, one step stays within maxUnavailable.
     #[test]
-    fn no_more_are_missing_than_may_be(
+    fn one_step_stays_within_max_unavailable(
         states in states(),
         (partition, most, start) in (0..9_usize, 1..5_usize, 0..3_i32),
         in_parallel in any::<bool>(),
@@ -72,34 +74,34 @@ proptest! {
         }
         let set: StatefulSet = serde_json::from_value(set).unwrap();
         let pods: Vec<_> = (start..).zip(&states).map(|(number, state)| state.pod(number)).collect();
-        let facts = facts(set, &pods);
-        let replaced = rolling::replaced(&facts, &history(&facts.set), true);
+        let inputs = inputs(set, &pods);
+        let replaced = rolling::pods_to_replace(&inputs, &history(&inputs.set), true);
         let of = |pod: &Arc<Pod>| {
             let number: i32 = pod.meta.key.name.rsplit('-').next().unwrap().parse().unwrap();
             usize::try_from(number - start).unwrap()
         };
         let indexes: Vec<usize> = replaced.iter().map(of).collect();
-        // Only old pods from the partition up go, each once, and none that goes already.
+        // Only old pods from the partition up are deleted, each once, and no terminating one.
         for (at, index) in indexes.iter().enumerate() {
-            let State { new, going, there, .. } = states[*index];
-            prop_assert!(*index >= partition && there && !new && !going);
+            let State { new, terminating, there, .. } = states[*index];
+            prop_assert!(*index >= partition && there && !new && !terminating);
             prop_assert!(!indexes[..at].contains(index));
         }
-        // Of those that serve somebody no more go than may be missing after that.
+        // Available pods are deleted only within maxUnavailable.
         let missing = states.iter().filter(|state| !state.available()).count();
-        let well: Vec<usize> = indexes.iter().copied().filter(|index| states[*index].available()).collect();
-        prop_assert!(well.is_empty() || missing + well.len() <= most);
-        prop_assert!(well.is_sorted_by(|one, other| one > other), "from the top");
-        let sick = indexes.len() - well.len();
+        let healthy: Vec<usize> = indexes.iter().copied().filter(|index| states[*index].available()).collect();
+        prop_assert!(healthy.is_empty() || missing + healthy.len() <= most);
+        prop_assert!(healthy.is_sorted_by(|one, other| one > other), "from the highest ordinal");
+        let unhealthy = indexes.len() - healthy.len();
         if in_parallel {
-            // All that serve nobody go: they cannot get worse.
+            // All unavailable old pods are deleted: they cannot get worse.
             let wanted = (partition..states.len()).map(|index| states[index]);
-            let wanted = wanted.filter(|state| state.there && !state.new && !state.going && !state.well);
-            prop_assert_eq!(sick, wanted.count());
+            let wanted = wanted.filter(|state| state.there && !state.new && !state.terminating && !state.healthy);
+            prop_assert_eq!(unhealthy, wanted.count());
         } else {
             prop_assert!(missing + indexes.len() <= most || indexes.is_empty());
         }
-        // As long as there is room and an old pod, something happens.
+        // If maxUnavailable allows it and an old pod exists, something is deleted.
         let movable = (partition..states.len()).any(|index| states[index].available() && !states[index].new);
         prop_assert!(!(movable && missing < most && indexes.is_empty()));
     }
@@ -108,10 +110,9 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A rollout that is played to its end never has more missing than may be, moves nothing below the
-    /// partition, and comes to its end.
+    /// A simulated rollout never exceeds maxUnavailable, replaces nothing below the partition, and completes.
     #[test]
-    fn a_rollout_stays_within_its_bounds_all_the_way(
+    fn a_whole_rollout_stays_within_max_unavailable(
         (size, partition, most) in (1..8_usize, 0..9_usize, 1..5_usize),
         in_parallel in any::<bool>(),
         readiness in prop::collection::vec(any::<bool>(), 200),
@@ -121,28 +122,28 @@ proptest! {
         if in_parallel {
             set = parallel(set);
         }
-        let mut states = vec![State { there: true, new: false, well: true, going: false }; size];
+        let mut states = vec![State { there: true, new: false, healthy: true, terminating: false }; size];
         let mut rolls = readiness.into_iter().chain(std::iter::repeat(true));
-        let mut turns = 0;
+        let mut reconciles = 0;
         while states.iter().skip(partition).any(|state| !state.new || !state.available()) {
-            turns += 1;
-            prop_assert!(turns < 500, "it comes to its end");
+            reconciles += 1;
+            prop_assert!(reconciles < 500, "the rollout completes");
             let there = states.iter().zip(0..).filter_map(|(state, number)| state.pod(number));
-            for action in moves(world(set.clone(), there)) {
+            for action in pod_actions(cluster(set.clone(), there)) {
                 let (verb, name) = action.split_once(' ').unwrap();
                 let index: usize = name.rsplit('-').next().unwrap().parse().unwrap();
                 prop_assert!(index >= partition, "{}", action);
                 states[index] = match verb {
-                    "delete" => State { going: true, ..states[index] },
-                    _ => State { there: true, new: true, well: false, going: false },
+                    "delete" => State { terminating: true, ..states[index] },
+                    _ => State { there: true, new: true, healthy: false, terminating: false },
                 };
             }
             let missing = states.iter().filter(|state| !state.available()).count();
             prop_assert!(missing <= most, "{} of {}", missing, most);
-            // Some pods get ready and some get lost, others take their time.
+            // Some pods become ready, some are deleted, others stay.
             for state in &mut states {
                 if rolls.next() == Some(true) {
-                    *state = State { there: !state.going, going: false, well: true, ..*state };
+                    *state = State { there: !state.terminating, terminating: false, healthy: true, ..*state };
                 }
             }
         }

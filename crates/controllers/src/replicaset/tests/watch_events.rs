@@ -1,4 +1,4 @@
-//! Which sets hear of which change.
+//! Which ReplicaSets are enqueued for which watch event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use keleustes_plan::{Change, Enqueue, Store};
 use super::*;
 use crate::workloads::fixtures::unready;
 
-/// The caches with the set and another one, and how a pod was before.
+/// Caches with two ReplicaSets, and a pod's old state.
 struct Before {
-    world: RehearsalCluster,
+    cluster: RehearsalCluster,
     pods: Store<Pod>,
 }
 
@@ -22,7 +22,7 @@ fn before(pod: Option<Value>) -> Before {
     if let Some(pod) = pod {
         pods.apply(decoded(pod));
     }
-    Before { world: world(set(1)).with::<ReplicaSet>(other), pods }
+    Before { cluster: cluster(set(1)).with::<ReplicaSet>(other), pods }
 }
 
 fn decoded<T: keleustes_objects::Kind>(json: Value) -> Arc<T> {
@@ -30,16 +30,16 @@ fn decoded<T: keleustes_objects::Kind>(json: Value) -> Arc<T> {
 }
 
 impl Before {
-    /// What wakes, and after how long, when the pod is like this now.
+    /// The enqueued keys with their delays in seconds after the pod has changed to this state.
     fn now(mut self, pod: Value) -> Vec<(String, u64)> {
         let change = self.pods.apply(decoded(with_field(pod, "/metadata/resourceVersion", json!("2"))));
-        self.wakes(&change)
+        self.enqueue(&change)
     }
 
-    fn wakes(&self, change: &Change<Pod>) -> Vec<(String, u64)> {
-        let mut wakes = Enqueue::default();
-        wakes::pod_changed::<ReplicaSet>(change, &self.world.view(), &mut wakes);
-        let items = wakes.into_items().into_iter();
+    fn enqueue(&self, change: &Change<Pod>) -> Vec<(String, u64)> {
+        let mut enqueue = Enqueue::default();
+        enqueue::pod_changed::<ReplicaSet>(change, &self.cluster.view(), &mut enqueue);
+        let items = enqueue.into_items().into_iter();
         items.map(|(item, delay): (_, Duration)| (item.to_string(), delay.as_secs())).collect()
     }
 }
@@ -58,22 +58,22 @@ fn of_other(pod: Value) -> Value {
 
 /// Proves RS-5, RS-6, RS-7.
 #[test]
-fn whatever_happens_to_a_set_wakes_it() {
+fn every_change_of_a_replica_set_enqueues_it() {
     let (a_loop, mut sets) = (the_loop(), Store::<ReplicaSet>::default());
-    let world = RehearsalCluster::of(&a_loop);
-    assert_eq!(world.enqueued_by(&a_loop, sets.apply(decoded(set(1)))), ["a/web"]);
-    let told = with_field(set(1), "/status/replicas", json!(1));
-    assert_eq!(world.enqueued_by(&a_loop, sets.apply(decoded(told))), ["a/web"]);
+    let cluster = RehearsalCluster::of(&a_loop);
+    assert_eq!(cluster.enqueued_by(&a_loop, sets.apply(decoded(set(1)))), ["a/web"]);
+    let written = with_field(set(1), "/status/replicas", json!(1));
+    assert_eq!(cluster.enqueued_by(&a_loop, sets.apply(decoded(written))), ["a/web"]);
     let another = with_field(set(1), "/metadata/uid", json!("u-another"));
-    assert_eq!(world.enqueued_by(&a_loop, sets.apply(decoded(another))), ["a/web"]);
+    assert_eq!(cluster.enqueued_by(&a_loop, sets.apply(decoded(another))), ["a/web"]);
     let last = sets.get(&web()).unwrap().clone();
-    assert_eq!(world.enqueued_by(&a_loop, Change::resync(last.clone())), ["a/web"]);
-    assert_eq!(world.enqueued_by(&a_loop, Change::deleted(last)), ["a/web"]);
+    assert_eq!(cluster.enqueued_by(&a_loop, Change::resync(last.clone())), ["a/web"]);
+    assert_eq!(cluster.enqueued_by(&a_loop, Change::deleted(last)), ["a/web"]);
 }
 
 /// Proves RS-8, RS-9, RS-17.
 #[test]
-fn a_new_pod_wakes_the_set_that_it_names_if_that_is_the_one() {
+fn a_new_pod_enqueues_its_controller_if_kind_name_and_uid_match() {
     assert_eq!(before(None).now(pod("x")), at_once(&["web"]));
     assert_eq!(before(None).now(terminating(pod("x"))), at_once(&["web"]));
     for (kind, name, uid) in
@@ -81,14 +81,14 @@ fn a_new_pod_wakes_the_set_that_it_names_if_that_is_the_one() {
     {
         assert!(before(None).now(owned_by(kind, name, uid, orphan("x"))).is_empty(), "{kind} {name} {uid}");
     }
-    // The group is not compared.
+    // The API group is not compared.
     let odd = with_field(pod("x"), "/metadata/ownerReferences/0/apiVersion", json!("x.io/v9"));
     assert_eq!(before(None).now(odd), at_once(&["web"]));
 }
 
 /// Proves RS-10, RS-18.
 #[test]
-fn a_new_orphan_wakes_every_set_that_could_adopt_it() {
+fn a_new_orphan_enqueues_every_matching_replica_set() {
     assert_eq!(before(None).now(orphan("x")), at_once(&["web"]));
     assert!(before(None).now(terminating(orphan("x"))).is_empty());
     assert!(before(None).now(labelled("none", orphan("x"))).is_empty());
@@ -97,28 +97,28 @@ fn a_new_orphan_wakes_every_set_that_could_adopt_it() {
     let odd = json!({"matchExpressions": [{"key": "app", "operator": "Likes"}]});
     for selector in [odd, json!({}), Value::Null] {
         let mut before = before(None);
-        before.world = world(with_field(set(1), "/spec/selector", selector));
+        before.cluster = cluster(with_field(set(1), "/spec/selector", selector));
         assert!(before.now(orphan("x")).is_empty());
     }
     let twin =
         with_field(with_field(set(1), "/metadata/name", json!("twin")), "/metadata/uid", json!("u-twin"));
     let mut both = before(None);
-    both.world = both.world.with::<ReplicaSet>(twin);
+    both.cluster = both.cluster.with::<ReplicaSet>(twin);
     assert_eq!(both.now(orphan("x")), at_once(&["twin", "web"]));
 }
 
 /// Proves RS-11.
 #[test]
-fn a_pod_that_looks_as_before_wakes_nobody() {
+fn an_irrelevant_pod_change_enqueues_nothing() {
     let seen = before(None);
-    assert!(seen.wakes(&Change::resync(decoded(pod("x")))).is_empty());
-    // Kubelets write much that no set reads.
+    assert!(seen.enqueue(&Change::resync(decoded(pod("x")))).is_empty());
+    // Kubelets write many fields that no ReplicaSet reads.
     assert!(before(Some(pod("x"))).now(with_field(pod("x"), "/status/hostIP", json!("10.0.0.1"))).is_empty());
 }
 
 /// Proves RS-12, RS-13.
 #[test]
-fn a_pod_that_changes_hands_wakes_both_sets() {
+fn a_change_of_controller_ref_enqueues_both_replica_sets() {
     assert_eq!(before(Some(pod("x"))).now(of_other(pod("x"))), at_once(&["web", "other"]));
     assert_eq!(before(Some(pod("x"))).now(labelled("none", orphan("x"))), at_once(&["web"]));
     assert_eq!(before(Some(pod("x"))).now(labelled("other", orphan("x"))), at_once(&["web", "other"]));
@@ -132,10 +132,10 @@ fn a_pod_that_changes_hands_wakes_both_sets() {
 
 /// Proves RS-14.
 #[test]
-fn a_pod_that_becomes_ready_wakes_its_set_again_when_it_is_available() {
+fn a_pod_that_becomes_ready_enqueues_its_controller_when_it_is_available() {
     let patient = |seconds: i32| {
         let mut before = before(Some(unready(pod("x"))));
-        before.world = world(with_field(set(1), "/spec/minReadySeconds", json!(seconds)));
+        before.cluster = cluster(with_field(set(1), "/spec/minReadySeconds", json!(seconds)));
         before
     };
     assert_eq!(patient(10).now(pod("x")), [("a/web".to_owned(), 0), ("a/web".to_owned(), 10)]);
@@ -146,7 +146,7 @@ fn a_pod_that_becomes_ready_wakes_its_set_again_when_it_is_available() {
 
 /// Proves RS-15.
 #[test]
-fn an_orphan_wakes_sets_again_when_its_labels_or_owners_change() {
+fn an_orphan_enqueues_when_its_labels_or_owners_change() {
     assert!(before(Some(orphan("x"))).now(unready(orphan("x"))).is_empty());
     assert_eq!(before(Some(labelled("none", orphan("x")))).now(orphan("x")), at_once(&["web"]));
     let stranger = owned_by("ReplicaSet", "gone", "u-gone", orphan("x"));
@@ -155,8 +155,8 @@ fn an_orphan_wakes_sets_again_when_its_labels_or_owners_change() {
 
 /// Proves RS-16.
 #[test]
-fn the_end_of_a_pod_wakes_its_set_and_that_of_an_orphan_nobody() {
+fn a_deleted_pod_enqueues_its_controller_and_an_orphan_nothing() {
     let seen = before(None);
-    assert_eq!(seen.wakes(&Change::deleted(decoded(pod("x")))), at_once(&["web"]));
-    assert!(seen.wakes(&Change::deleted(decoded(orphan("x")))).is_empty());
+    assert_eq!(seen.enqueue(&Change::deleted(decoded(pod("x")))), at_once(&["web"]));
+    assert!(seen.enqueue(&Change::deleted(decoded(orphan("x")))).is_empty());
 }

@@ -1,4 +1,4 @@
-//! Whose pods are whose.
+//! Adoption and release of pods.
 
 use keleustes_plan::PatchKind;
 use keleustes_plan::{Action, Write};
@@ -11,56 +11,56 @@ fn stray(name: &str) -> Value {
     with_field(pod(name), "/metadata/labels", json!({"app": "none"}))
 }
 
-fn claims_of(set: Value, pods: &[Value]) -> (Vec<String>, Vec<Write>) {
+fn claimed_by(set: Value, pods: &[Value]) -> (Vec<String>, Vec<Write>) {
     let set: ReplicaSet = serde_json::from_value(set).unwrap();
     let pods: Vec<std::sync::Arc<Pod>> =
         pods.iter().map(|pod| serde_json::from_value(pod.clone()).unwrap()).collect();
     let mut claimed = crate::workloads::adoption::claim(&set, &set.selector().unwrap(), pods.iter());
-    let mine = claimed.mine.iter().map(|pod| pod.meta.key.name.to_string()).collect();
-    (mine, claimed.take_writes())
+    let owned = claimed.owned.iter().map(|pod| pod.meta.key.name.to_string()).collect();
+    (owned, claimed.take_writes())
 }
 
 /// Proves RS-19, RS-31, RS-88, INF-6, INF-100.
 #[test]
-fn what_another_manages_is_ignored_and_what_is_ours_is_kept() {
+fn pods_of_another_controller_are_ignored_and_own_pods_are_kept() {
     let of_another = owned_by("ReplicaSet", "other", "u-other", orphan("x"));
     let elsewhere = with_field(orphan("z"), "/metadata/namespace", json!("b"));
-    check(with_pods(world(set(1)), [of_another, pod("y"), elsewhere]), STATUS);
-    // Also by one that is on its way out.
-    let (mine, writes) = claims_of(terminating(set(1)), &[pod("y")]);
-    assert_eq!((mine, writes.len()), (vec!["y".to_owned()], 0));
+    check(with_pods(cluster(set(1)), [of_another, pod("y"), elsewhere]), STATUS);
+    // A terminating ReplicaSet keeps its pods as well.
+    let (owned, writes) = claimed_by(terminating(set(1)), &[pod("y")]);
+    assert_eq!((owned, writes.len()), (vec!["y".to_owned()], 0));
 }
 
 /// Proves RS-32, RS-37, INF-95, INF-101, INF-106, INF-107.
 #[test]
-fn what_does_not_match_any_more_is_released() {
-    let strays = || with_pods(world(content(1)), [pod("x"), stray("y")]);
+fn pods_that_no_longer_match_are_released() {
+    let strays = || with_pods(cluster(up_to_date(1)), [pod("x"), stray("y")]);
     check(strays(), &format!("patch pods a/y {RELEASE}\n"));
-    let (mine, writes) = claims_of(set(1), &[stray("y")]);
+    let (owned, writes) = claimed_by(set(1), &[stray("y")]);
     let [write] = &writes[..] else { panic!("one write") };
-    assert!(mine.is_empty());
-    assert_eq!(write.target.uid.to_string(), "u-y", "the life that was seen, and no other");
+    assert!(owned.is_empty());
+    assert_eq!(write.target.uid.to_string(), "u-y", "a UID precondition");
     let Action::Patch { form: PatchKind::Strategic, body, subresource: "" } = &write.action else {
         panic!("a strategic patch")
     };
     assert_eq!(*body, json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "u-web"}]}}));
     for fine in [ErrorReason::NotFound, ErrorReason::Invalid] {
-        let world = strays().failing::<Pod>("patch", &Key::namespaced("a", "y"), api_error(fine));
-        check(world, &format!("patch pods a/y {RELEASE} (refused, which is fine: refused)\n"));
+        let cluster = strays().failing::<Pod>("patch", &Key::namespaced("a", "y"), api_error(fine));
+        check(cluster, &format!("patch pods a/y {RELEASE} (refused, which is fine: refused)\n"));
     }
     let raced =
         strays().failing::<Pod>("patch", &Key::namespaced("a", "y"), api_error(ErrorReason::Conflict));
     check(raced, &format!("patch pods a/y {RELEASE} FAILED: refused\nretry: refused\n"));
-    // One that is on its way out lets go of nothing, and does not count it either.
-    check(with_pods(world(terminating(content(1))), [pod("x"), stray("y")]), "");
+    // A terminating ReplicaSet releases nothing, and does not count a pod that no longer matches.
+    check(with_pods(cluster(terminating(up_to_date(1))), [pod("x"), stray("y")]), "");
 }
 
 /// Proves RS-33, RS-36, INF-95, INF-102, INF-105, INF-107.
 #[test]
-fn what_matches_and_nobody_manages_is_adopted() {
-    let (mine, writes) = claims_of(set(1), &[orphan("x")]);
+fn matching_orphans_are_adopted() {
+    let (owned, writes) = claimed_by(set(1), &[orphan("x")]);
     let [write] = &writes[..] else { panic!("one write") };
-    assert_eq!((mine, write.target.uid.to_string()), (vec!["x".to_owned()], "u-x".to_owned()));
+    assert_eq!((owned, write.target.uid.to_string()), (vec!["x".to_owned()], "u-x".to_owned()));
     let Action::Patch { form: PatchKind::Strategic, body, subresource: "" } = &write.action else {
         panic!("a strategic patch")
     };
@@ -75,27 +75,27 @@ fn what_matches_and_nobody_manages_is_adopted() {
         (set(1), with_field(orphan("x"), "/metadata/labels", json!({"app": "none"}))),
         (set(1), with_field(orphan("x"), "/metadata/namespace", json!("b"))),
     ] {
-        let (mine, writes) = claims_of(set, &[pod]);
-        assert!(mine.is_empty() && writes.is_empty());
+        let (owned, writes) = claimed_by(set, &[pod]);
+        assert!(owned.is_empty() && writes.is_empty());
     }
-    // One that turns out to be gone is no error, and does not count.
-    let gone = with_pods(world(set(1)), [orphan("x")]);
+    // An orphan that was deleted is no error, and is not counted.
+    let gone = with_pods(cluster(set(1)), [orphan("x")]);
     let gone = gone.failing::<Pod>("patch", &Key::namespaced("a", "x"), api_error(ErrorReason::NotFound));
     check(gone, &format!("patch pods a/x {ADOPT} (refused, which is fine: refused)\n{CREATE}"));
 }
 
 /// Proves RS-34.
 #[test]
-fn nothing_is_adopted_for_a_set_that_is_gone_or_going() {
+fn no_orphan_is_adopted_by_a_deleted_or_terminating_replica_set() {
     let cached = || RehearsalCluster::of(&the_loop()).with_cached::<ReplicaSet>(set(2));
     let another = with_field(set(2), "/metadata/uid", json!("u-another"));
-    for (world, why) in [
+    for (cluster, why) in [
         (cached(), "the owner is gone"),
         (cached().with_live::<ReplicaSet>(another), "the owner is another one"),
         (cached().with_live::<ReplicaSet>(terminating(set(2))), "the owner is being deleted"),
     ] {
         check(
-            with_pods(world, [orphan("x"), orphan("y")]),
+            with_pods(cluster, [orphan("x"), orphan("y")]),
             &format!(
                 "patch pods a/x {ADOPT} FAILED: {why}\npatch pods a/y {ADOPT} FAILED: {why}\nretry: {why}\n"
             ),
@@ -105,12 +105,13 @@ fn nothing_is_adopted_for_a_set_that_is_gone_or_going() {
 
 /// Proves RS-28, RS-35, INF-108.
 #[test]
-fn a_failed_claim_stops_no_other_claim_and_all_else() {
-    let world = with_pods(world(set(5)), [orphan("x"), orphan("y"), stray("z")]);
-    // Another set was faster.
-    let world = world.failing::<Pod>("patch", &Key::namespaced("a", "x"), api_error(ErrorReason::Invalid));
+fn a_failed_adoption_stops_the_reconcile_but_no_other_adoption() {
+    let cluster = with_pods(cluster(set(5)), [orphan("x"), orphan("y"), stray("z")]);
+    // Another ReplicaSet has adopted it first.
+    let cluster =
+        cluster.failing::<Pod>("patch", &Key::namespaced("a", "x"), api_error(ErrorReason::Invalid));
     check(
-        world,
+        cluster,
         &format!(
             "patch pods a/z {RELEASE}\n\
              patch pods a/x {ADOPT} FAILED: refused\n\
@@ -122,7 +123,7 @@ fn a_failed_claim_stops_no_other_claim_and_all_else() {
 
 /// Proves RS-27, INF-96.
 #[test]
-fn only_active_pods_are_claimed_counted_and_deleted() {
+fn only_active_pods_are_adopted_counted_and_deleted() {
     let phase = |phase: &str, pod| with_field(pod, "/status/phase", json!(phase));
     let inactive = [
         phase("Succeeded", pod("x")),
@@ -131,15 +132,15 @@ fn only_active_pods_are_claimed_counted_and_deleted() {
         phase("Failed", stray("s")),
         terminating(stray("t")),
     ];
-    check(with_pods(world(set(1)), inactive.clone()), CREATE);
-    check(with_pods(world(set(0)), inactive), "");
+    check(with_pods(cluster(set(1)), inactive.clone()), CREATE);
+    check(with_pods(cluster(set(0)), inactive), "");
 }
 
 /// Proves RS-84.
 #[test]
-fn a_set_on_its_way_out_only_tells_its_counts() {
+fn a_terminating_replica_set_only_updates_its_status() {
     for replicas in [0, 2] {
-        let world = with_pods(world(terminating(set(replicas))), [pod("x"), orphan("y"), stray("z")]);
-        check(world, STATUS);
+        let cluster = with_pods(cluster(terminating(set(replicas))), [pod("x"), orphan("y"), stray("z")]);
+        check(cluster, STATUS);
     }
 }

@@ -1,4 +1,4 @@
-//! Which sets a change of a pod concerns.
+//! Which ReplicaSets are enqueued for a change of a pod.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use keleustes_plan::{Change, Enqueue, View};
 use super::Replicated;
 use crate::workloads::enqueue::{enqueue_owners, enqueue_when_available};
 
-pub(super) fn pod_changed<R: Replicated>(change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
-    let same = change.old().zip(change.new()).is_some_and(|(old, new)| looks_the_same(old, new));
+pub(super) fn pod_changed<R: Replicated>(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Enqueue) {
+    let same = change.old().zip(change.new()).is_some_and(|(old, new)| has_no_relevant_change(old, new));
     if !same {
-        enqueue_owners::<R, Pod>(change, view, wakes);
-        enqueue_when_available::<R>(change, Duration::ZERO, view, wakes);
+        enqueue_owners::<R, Pod>(change, view, enqueue);
+        enqueue_when_available::<R>(change, Duration::ZERO, view, enqueue);
     }
 }
 
-/// Whether a set would see no difference. Kubelets write much that no set reads.
-fn looks_the_same(before: &Pod, after: &Pod) -> bool {
+/// Whether nothing changed that a ReplicaSet reads. Kubelets write many other fields.
+fn has_no_relevant_change(before: &Pod, after: &Pod) -> bool {
     before.meta.labels == after.meta.labels
         && before.meta.owner_references == after.meta.owner_references
         && before.meta.uid == after.meta.uid

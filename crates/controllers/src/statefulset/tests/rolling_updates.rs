@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A set of so many pods of which so many may be missing.
+/// A StatefulSet with so many replicas and this maxUnavailable.
 fn allowing(replicas: i32, most: impl Into<Value>) -> Value {
     with_field(set(replicas), "/spec/updateStrategy/rollingUpdate/maxUnavailable", most.into())
 }
@@ -15,7 +15,7 @@ fn all_old(replicas: i32) -> Vec<Value> {
     (0..replicas).map(old).collect()
 }
 
-/// All pods old, but for some.
+/// Old pods, except for some.
 fn old_but(replicas: i32, others: impl IntoIterator<Item = (usize, Value)>) -> Vec<Value> {
     let mut pods = all_old(replicas);
     others.into_iter().for_each(|(index, pod)| pods[index] = pod);
@@ -24,12 +24,12 @@ fn old_but(replicas: i32, others: impl IntoIterator<Item = (usize, Value)>) -> V
 
 #[track_caller]
 fn check(set: Value, pods: Vec<Value>, expected: &[&str]) {
-    assert_eq!(moves(world(set, pods)), expected);
+    assert_eq!(pod_actions(cluster(set, pods)), expected);
 }
 
 /// Proves STS-71, STS-125.
 #[test]
-fn as_many_are_replaced_as_may_be_missing() {
+fn as_many_pods_are_replaced_as_max_unavailable_allows() {
     check(allowing(4, 1), all_old(4), &["delete web-3"]);
     check(allowing(4, 2), all_old(4), &["delete web-3", "delete web-2"]);
     check(allowing(4, "75%"), all_old(4), &["delete web-3", "delete web-2", "delete web-1"]);
@@ -38,14 +38,14 @@ fn as_many_are_replaced_as_may_be_missing() {
     check(allowing(4, Value::Null), all_old(4), &["delete web-3"]);
     let silent = with_field(set(4), "/spec/updateStrategy", json!({"type": "RollingUpdate"}));
     check(silent, all_old(4), &["delete web-3"]);
-    // They come back one at a time, the lowest first.
+    // They are recreated one at a time, the lowest first.
     check(allowing(4, 2), vec![old(0), old(1)], &["create web-2"]);
     check(allowing(4, 2), vec![old(0), old(1), pod(2)], &["create web-3"]);
 }
 
 /// Proves STS-72.
 #[test]
-fn one_after_another_nothing_moves_while_one_is_missing() {
+fn in_order_nothing_is_replaced_while_max_unavailable_is_reached() {
     check(allowing(3, 1), old_but(3, [(2, unready(pod(2)))]), &[]);
     check(allowing(3, 1), old_but(3, [(2, pod(2))]), &["delete web-1"]);
     check(allowing(3, 2), old_but(3, [(2, terminating(old(2)))]), &[]);
@@ -54,7 +54,7 @@ fn one_after_another_nothing_moves_while_one_is_missing() {
 
 /// Proves STS-39, STS-73, STS-74, STS-75, STS-78, STS-79.
 #[test]
-fn in_parallel_those_that_serve_nobody_go_first() {
+fn in_parallel_unavailable_pods_are_replaced_first() {
     let set = |replicas, most: i32| parallel(allowing(replicas, most));
     check(
         set(5, 3),
@@ -69,10 +69,10 @@ fn in_parallel_those_that_serve_nobody_go_first() {
     check(set(3, 1), old_but(3, [(2, terminating(old(2)))]), &[]);
     check(parted(set(5, 1), 2), old_but(5, [(1, unready(old(1)))]), &[]);
     check(parted(set(5, 1), 2), old_but(5, [(2, unready(old(2)))]), &["delete web-2"]);
-    // A new one that is not well takes room, and is not replaced.
+    // An unhealthy new pod counts as unavailable, and is not replaced.
     check(set(3, 1), old_but(3, [(2, unready(pod(2)))]), &[]);
-    // One that was just made counts as missing, and so does one whose phase is odd but that is not ready.
-    assert_eq!(moves(world(set(3, 2), [old(0), old(1)])), ["create web-2", "delete web-1"]);
+    // A pod that was just created counts as unavailable, and so does one in phase Unknown.
+    assert_eq!(pod_actions(cluster(set(3, 2), [old(0), old(1)])), ["create web-2", "delete web-1"]);
     check(set(3, 1), old_but(3, [(2, with_phase("Unknown", old(2)))]), &["delete web-2"]);
     let patient = with_field(set(3, 1), "/spec/minReadySeconds", json!(5));
     check(patient, old_but(3, [(0, recently_ready(old(0)))]), &["delete web-0"]);
@@ -80,32 +80,32 @@ fn in_parallel_those_that_serve_nobody_go_first() {
 
 /// Proves STS-70.
 #[test]
-fn nothing_is_replaced_before_all_numbers_are_in_order() {
+fn nothing_is_replaced_before_all_ordinals_are_healthy() {
     check(allowing(3, 3), vec![old(0), old(1)], &["create web-2"]);
     check(allowing(3, 3), old_but(3, [(0, with_phase("Pending", old(0)))]), &[]);
     check(allowing(3, 3), [all_old(3), vec![pod(3)]].concat(), &["delete web-3"]);
-    // Numbers count from the first.
+    // The partition counts from the first ordinal.
     let shifted = with_field(parted(allowing(2, 2), 1), "/spec/ordinals", json!({"start": 4}));
     check(shifted, vec![old(4), old(5)], &["delete web-5"]);
 }
 
 /// Proves STS-76, STS-107.
 #[test]
-fn each_that_goes_is_one_less_of_the_current_ones() {
-    let told = |pods: Vec<Value>| status(world(allowing(3, 2), pods))["currentReplicas"].clone();
-    assert_eq!(told(all_old(3)), 1);
+fn each_replaced_pod_decrements_current_replicas() {
+    let written = |pods: Vec<Value>| status(cluster(allowing(3, 2), pods))["currentReplicas"].clone();
+    assert_eq!(written(all_old(3)), 1);
     let third = || with_field(old(2), "/metadata/labels/controller-revision-hash", json!("web-0"));
-    assert_eq!(told(old_but(3, [(2, third())])), 0);
-    // Pods of neither revision may go, but there are never fewer than none.
+    assert_eq!(written(old_but(3, [(2, third())])), 0);
+    // Pods of neither revision may be deleted, but the count is never negative.
     let strange =
         |number: i32| with_field(old(number), "/metadata/labels/controller-revision-hash", json!("web-0"));
     let deep = with_field(set(3), "/status/replicas", json!(9));
-    let none = status(world(deep, (0..3).map(strange).collect::<Vec<_>>()));
+    let none = status(cluster(deep, (0..3).map(strange).collect::<Vec<_>>()));
     assert_eq!(none["currentReplicas"], 0);
-    // What was not deleted is still there.
-    let failing = world(allowing(3, 2), all_old(3));
+    // A pod whose deletion failed still counts.
+    let failing = cluster(allowing(3, 2), all_old(3));
     let failing = failing.failing::<Pod>("delete", &key("web-2"), api_error(ErrorReason::Forbidden));
-    assert_eq!(moves(world(allowing(3, 2), all_old(3))).len(), 2);
+    assert_eq!(pod_actions(cluster(allowing(3, 2), all_old(3))).len(), 2);
     let mut failing = failing;
     let transcript = failing.reconcile(&the_loop(), web());
     assert!(!transcript.contains("delete pods a/web-1"), "{transcript}");
@@ -114,26 +114,26 @@ fn each_that_goes_is_one_less_of_the_current_ones() {
 
 /// Proves STS-77, STS-126.
 #[test]
-fn with_the_gate_off_one_goes_at_a_time() {
+fn without_the_gate_one_pod_is_replaced_at_a_time() {
     let a_loop =
         loop_of(&StatefulSetOptions { honor_max_unavailable: false, ..StatefulSetOptions::default() });
-    let moves = |set: Value, pods: Vec<Value>| moves_by(&a_loop, world(set, pods));
-    assert_eq!(moves(allowing(4, 3), all_old(4)), ["delete web-3"]);
-    assert_eq!(moves(parallel(allowing(4, 3)), all_old(4)), ["delete web-3"]);
-    let in_parallel = |pods| moves(parallel(allowing(3, 3)), pods);
-    assert!(in_parallel(old_but(3, [(2, unready(pod(2)))])).is_empty(), "one on the way is not well");
+    let pod_actions = |set: Value, pods: Vec<Value>| pod_actions_by(&a_loop, cluster(set, pods));
+    assert_eq!(pod_actions(allowing(4, 3), all_old(4)), ["delete web-3"]);
+    assert_eq!(pod_actions(parallel(allowing(4, 3)), all_old(4)), ["delete web-3"]);
+    let in_parallel = |pods| pod_actions(parallel(allowing(3, 3)), pods);
+    assert!(in_parallel(old_but(3, [(2, unready(pod(2)))])).is_empty(), "web-2 is not healthy");
     assert!(in_parallel(old_but(3, [(2, terminating(old(2)))])).is_empty());
     assert_eq!(in_parallel(old_but(3, [(0, unready(old(0))), (2, pod(2))])), ["delete web-1"]);
     assert_eq!(in_parallel(old_but(3, [(2, unready(old(2)))])), ["delete web-2"]);
-    assert_eq!(moves(parted(set(3), 3), all_old(3)), Vec::<String>::new());
-    let mut world = world(allowing(4, 3), all_old(4));
-    assert!(!world.reconcile(&a_loop, web()).contains("measure"));
+    assert_eq!(pod_actions(parted(set(3), 3), all_old(3)), Vec::<String>::new());
+    let mut cluster = cluster(allowing(4, 3), all_old(4));
+    assert!(!cluster.reconcile(&a_loop, web()).contains("measure"));
 }
 
 /// Proves STS-105.
 #[test]
-fn a_broken_pod_stays_until_somebody_deletes_it_but_not_in_parallel() {
-    // `web-2` is of a revision that never gets ready; the template went back to `v1`.
+fn a_broken_pod_blocks_a_rollback_in_order_but_not_in_parallel() {
+    // `web-2` has a revision that never becomes ready; the template is `v1` again.
     let back = with_field(set(3), "/spec/template", template("v1"));
     let broken = || {
         [
@@ -142,18 +142,19 @@ fn a_broken_pod_stays_until_somebody_deletes_it_but_not_in_parallel() {
             unready(pod(2)),
         ]
     };
-    assert!(moves(world(back.clone(), broken())).is_empty());
-    assert_eq!(moves(world(parallel(back), broken())), ["delete web-2"]);
+    assert!(pod_actions(cluster(back.clone(), broken())).is_empty());
+    assert_eq!(pod_actions(cluster(parallel(back), broken())), ["delete web-2"]);
 }
 
 /// Proves STS-106.
 #[test]
-fn a_second_update_leaves_the_first_one_behind() {
+fn a_second_update_supersedes_the_first() {
     let third = with_field(set(3), "/spec/template", template("v3"));
     let third =
         with_field(with_field(third, "/metadata/generation", json!(3)), "/status/currentReplicas", json!(1));
-    let world = world(third, [old(0), pod(1), pod(2)]).with::<ControllerRevision>(revision("web-3", 3, "v3"));
-    let told = status(world);
-    assert_eq!((&told["currentRevision"], &told["updateRevision"]), (&json!("web-1"), &json!("web-3")));
-    assert_eq!((&told["currentReplicas"], &told["updatedReplicas"]), (&json!(0), &json!(0)));
+    let cluster =
+        cluster(third, [old(0), pod(1), pod(2)]).with::<ControllerRevision>(revision("web-3", 3, "v3"));
+    let written = status(cluster);
+    assert_eq!((&written["currentRevision"], &written["updateRevision"]), (&json!("web-1"), &json!("web-3")));
+    assert_eq!((&written["currentReplicas"], &written["updatedReplicas"]), (&json!(0), &json!(0)));
 }

@@ -1,13 +1,14 @@
-//! Which Deployments the end of a pod concerns: those that must see all old pods gone before new ones come.
+//! Which Deployments are enqueued for a deleted pod: those with strategy Recreate, which wait until all old
+//! pods are deleted.
 
 use keleustes_objects::{Deployment, Pod, ReplicaSet};
 use keleustes_plan::{Change, Enqueue, View};
 
-use super::facts::RECREATE;
+use super::inputs::RECREATE;
 use crate::workloads::owners::resolve;
 
-/// Only the end of a pod matters, and only where it holds up a rollout.
-pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
+/// Enqueues the Deployment of a deleted pod if its strategy is Recreate.
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Enqueue) {
     if !change.is_deletion() {
         return;
     }
@@ -16,7 +17,7 @@ pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Enq
     let set = pod.meta.controller_ref().and_then(|owner| resolve::<ReplicaSet>(view, namespace, owner));
     let owner = set.and_then(|set| set.meta.controller_ref());
     let deployment = owner.and_then(|owner| resolve::<Deployment>(view, namespace, owner));
-    if let Some(deployment) = deployment.filter(|there| there.spec.strategy.r#type == RECREATE) {
-        wakes.add(&deployment.meta.key);
+    if let Some(deployment) = deployment.filter(|existing| existing.spec.strategy.r#type == RECREATE) {
+        enqueue.add(&deployment.meta.key);
     }
 }

@@ -1,4 +1,4 @@
-//! What the status says, and when it is looked at again.
+//! The status, when it is written, and when the key is requeued.
 
 use keleustes_plan::{Action, StatusUrgency, Step};
 
@@ -16,27 +16,27 @@ fn patient(set: Value, seconds: i32) -> Value {
     with_field(set, "/spec/minReadySeconds", json!(seconds))
 }
 
-fn counts(world: RehearsalCluster) -> [i64; 4] {
-    let status = status(world);
+fn counts(cluster: RehearsalCluster) -> [i64; 4] {
+    let status = status(cluster);
     let count = |field: &str| status[field].as_i64().unwrap_or(0);
     ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"].map(count)
 }
 
 fn refusing_creates(set: Value) -> RehearsalCluster {
     let path = "/api/v1/namespaces/a/pods/";
-    world(set).failing_at("create", path, api_error(ErrorReason::Forbidden), None)
+    cluster(set).failing_at("create", path, api_error(ErrorReason::Forbidden), None)
 }
 
 /// Proves RS-61, RS-62, RS-63.
 #[test]
-fn the_status_counts_what_was_there_when_the_turn_began() {
+fn the_status_counts_the_pods_before_the_reconcile_s_writes() {
     let labels = json!({"app": "web", "more": "yes"});
     let labelled = with_field(set(5), "/spec/template/metadata/labels", labels.clone());
     let full = with_field(pod("full"), "/metadata/labels", labels);
     let there =
         || [full.clone(), unready("unready"), with_field(pod("odd"), "/status/phase", json!("Pending"))];
-    assert_eq!(counts(with_pods(world(labelled), there())), [3, 1, 2, 2]);
-    // Ready for ten seconds, for nine, and since nobody knows when. It is 08:00:00.
+    assert_eq!(counts(with_pods(cluster(labelled), there())), [3, 1, 2, 2]);
+    // Ready for ten seconds, for nine, and without a transition time. The current time is 08:00:00.
     let there = || {
         [
             ready_at("x", "2027-01-15T07:59:50Z"),
@@ -44,13 +44,13 @@ fn the_status_counts_what_was_there_when_the_turn_began() {
             with_field(pod("z"), "/status/conditions/0/lastTransitionTime", Value::Null),
         ]
     };
-    assert_eq!(counts(with_pods(world(patient(set(3), 10)), there())), [3, 3, 3, 1]);
-    assert_eq!(counts(with_pods(world(set(3)), there())), [3, 3, 3, 3]);
+    assert_eq!(counts(with_pods(cluster(patient(set(3), 10)), there())), [3, 3, 3, 1]);
+    assert_eq!(counts(with_pods(cluster(set(3)), there())), [3, 3, 3, 3]);
 }
 
 /// Proves RS-64, RS-95, INF-96.
 #[test]
-fn pods_on_their_way_out_are_counted_unless_that_is_switched_off() {
+fn terminating_pods_are_counted_if_the_gate_is_on() {
     let stranger = owned_by("ReplicaSet", "other", "u-other", orphan("s"));
     let there = [
         terminating(pod("x")),
@@ -60,42 +60,43 @@ fn pods_on_their_way_out_are_counted_unless_that_is_switched_off() {
         terminating(stranger),
         pod("y"),
     ];
-    assert_eq!(status(with_pods(world(set(1)), there))["terminatingReplicas"], 1);
-    let told = status(with_pods(world(set(1)), [pod("y")]));
-    assert_eq!(told["terminatingReplicas"], 0, "written even if there are none");
+    assert_eq!(status(with_pods(cluster(set(1)), there))["terminatingReplicas"], 1);
+    let written = status(with_pods(cluster(set(1)), [pod("y")]));
+    assert_eq!(written["terminatingReplicas"], 0, "written even if there are none");
     let silent = ReplicaSetOptions { count_terminating_replicas: false, ..ReplicaSetOptions::default() };
     let transcript =
-        with_pods(world(content(1)), [pod("y")]).reconcile(&controller(&silent).loops.remove(0), web());
+        with_pods(cluster(up_to_date(1)), [pod("y")]).reconcile(&controller(&silent).loops.remove(0), web());
     assert!(transcript.starts_with("put replicasets.apps/status") && !transcript.contains("terminating"));
 }
 
 /// Proves RS-30, RS-65, RS-77, RS-79, INF-89, INF-93.
 #[test]
-fn a_failure_is_told_once_with_its_beginning() {
-    let told = status(refusing_creates(set(2)))["conditions"].take();
+fn replica_failure_is_set_once_and_keeps_its_transition_time() {
+    let written = status(refusing_creates(set(2)))["conditions"].take();
     let condition = |reason: &str, message: &str| {
         json!([{
             "type": "ReplicaFailure", "status": "True", "reason": reason, "message": message,
             "lastTransitionTime": "2027-01-15T08:00:00Z",
         }])
     };
-    assert_eq!(told, condition("FailedCreate", "refused"));
-    let stuck = with_pods(world(set(0)), [pod("x")]);
-    let stuck = stuck.failing::<Pod>("delete", &Key::namespaced("a", "x"), api_error(ErrorReason::Forbidden));
-    assert_eq!(status(stuck)["conditions"], condition("FailedDelete", "unable to delete pods: refused"));
-    // One that is there is left alone, whatever it says.
+    assert_eq!(written, condition("FailedCreate", "refused"));
+    let failing = with_pods(cluster(set(0)), [pod("x")]);
+    let failing =
+        failing.failing::<Pod>("delete", &Key::namespaced("a", "x"), api_error(ErrorReason::Forbidden));
+    assert_eq!(status(failing)["conditions"], condition("FailedDelete", "unable to delete pods: refused"));
+    // An existing condition is kept, whatever its content.
     let older = with_field(set(2), "/status/conditions", condition("FailedDelete", "older"));
-    let transcript = turn(refusing_creates(older));
+    let transcript = reconcile(refusing_creates(older));
     assert!(!transcript.contains(STATUS) && transcript.ends_with("retry: refused\n"), "{transcript}");
 }
 
 /// Proves RS-29, RS-66.
 #[test]
-fn a_failure_is_forgotten_when_nothing_failed() {
+fn replica_failure_is_removed_when_nothing_failed() {
     let failed = json!([{"type": "ReplicaFailure", "status": "True"}, {"type": "Other", "status": "True"}]);
     let failed = |set| with_field(set, "/status/conditions", failed.clone());
-    for set in [failed(content(1)), failed(terminating(content(1)))] {
-        let left = status(with_pods(world(set), [pod("x")]))["conditions"].take();
+    for set in [failed(up_to_date(1)), failed(terminating(up_to_date(1)))] {
+        let left = status(with_pods(cluster(set), [pod("x")]))["conditions"].take();
         assert_eq!(left.as_array().unwrap().len(), 1);
         assert_eq!(left[0]["type"], "Other");
     }
@@ -103,8 +104,8 @@ fn a_failure_is_forgotten_when_nothing_failed() {
 
 /// Proves RS-67.
 #[test]
-fn a_status_that_says_nothing_new_is_not_written() {
-    check(with_pods(world(content(1)), [pod("x")]), "");
+fn an_unchanged_status_is_not_written() {
+    check(with_pods(cluster(up_to_date(1)), [pod("x")]), "");
     for (field, value) in [
         ("replicas", json!(2)),
         ("fullyLabeledReplicas", json!(2)),
@@ -113,19 +114,19 @@ fn a_status_that_says_nothing_new_is_not_written() {
         ("terminatingReplicas", Value::Null),
         ("observedGeneration", json!(1)),
     ] {
-        let stale = with_field(content(1), &format!("/status/{field}"), value);
-        check(with_pods(world(stale), [pod("x")]), STATUS);
+        let stale = with_field(up_to_date(1), &format!("/status/{field}"), value);
+        check(with_pods(cluster(stale), [pod("x")]), STATUS);
     }
 }
 
 /// Proves RS-68, RS-74, RS-97.
 #[test]
-fn the_status_goes_with_the_metadata_that_was_seen() {
+fn the_status_is_put_with_the_cached_metadata() {
     let mut whole = with_field(set(1), "/metadata/labels", json!({"l": "1"}));
     whole["metadata"]["annotations"] = json!({"a": "2"});
     whole["metadata"]["managedFields"] = json!([{"manager": "x"}]);
     whole["metadata"]["generation"] = json!(9);
-    let put = body(with_pods(world(whole.clone()), [pod("x")]), "put replicasets.apps/status");
+    let put = body(with_pods(cluster(whole.clone()), [pod("x")]), "put replicasets.apps/status");
     let metadata = &put["metadata"];
     assert_eq!((&metadata["resourceVersion"], &metadata["uid"]), (&json!("7"), &json!("u-web")));
     assert_eq!((&metadata["labels"], &metadata["annotations"]), (&json!({"l": "1"}), &json!({"a": "2"})));
@@ -139,60 +140,68 @@ fn the_status_goes_with_the_metadata_that_was_seen() {
 
 /// Proves RS-69, RS-93, RS-94, INF-98.
 #[test]
-fn it_is_looked_at_again_when_the_next_pod_will_be_available() {
-    let revisit = |seconds: i32, pods: Vec<Value>| {
+fn the_key_is_requeued_when_the_next_pod_becomes_available() {
+    let requeue_after = |seconds: i32, pods: Vec<Value>| {
         let replicas = i32::try_from(pods.len()).unwrap();
-        let transcript = turn(with_pods(world(patient(set(replicas), seconds)), pods));
+        let transcript = reconcile(with_pods(cluster(patient(set(replicas), seconds)), pods));
         transcript.lines().find_map(|line| line.strip_prefix("requeue after ").map(str::to_owned))
     };
     let some = |text: &str| Some(text.to_owned());
     let (recent, newest) = ("2027-01-15T07:59:53Z", "2027-01-15T07:59:55Z");
-    assert_eq!(revisit(10, vec![ready_at("x", recent), ready_at("y", newest), unready("z")]), some("3s"));
-    assert_eq!(revisit(0, vec![ready_at("x", recent)]), None);
-    assert_eq!(revisit(5, vec![ready_at("x", recent), unready("z")]), None);
-    // Nobody knows when: again and again.
+    assert_eq!(
+        requeue_after(10, vec![ready_at("x", recent), ready_at("y", newest), unready("z")]),
+        some("3s")
+    );
+    assert_eq!(requeue_after(0, vec![ready_at("x", recent)]), None);
+    assert_eq!(requeue_after(5, vec![ready_at("x", recent), unready("z")]), None);
+    // Without a transition time the key is requeued after the full minReadySeconds.
     let timeless = with_field(pod("x"), "/status/conditions/0/lastTransitionTime", Value::Null);
-    assert_eq!(revisit(10, vec![timeless]), some("10s"));
-    // A clock that was set back makes a pod unavailable that was available.
-    assert_eq!(revisit(10, vec![ready_at("x", "2027-01-15T09:00:00Z")]), some("3610s"));
+    assert_eq!(requeue_after(10, vec![timeless]), some("10s"));
+    // After the clock was set back, an available pod is no longer available.
+    assert_eq!(requeue_after(10, vec![ready_at("x", "2027-01-15T09:00:00Z")]), some("3610s"));
 }
 
 #[test]
-fn only_a_goal_and_trouble_must_be_known_at_once() {
-    let telling = |set: Value, counts: Value, changed_anything| {
+fn status_is_immediate_when_replicas_are_complete_or_conditions_change() {
+    let status_urgency = |set: Value, counts: Value, changed_anything| {
         let set: ReplicaSet = serde_json::from_value(set).unwrap();
         let status: ReplicaSetStatus = serde_json::from_value(counts).unwrap();
-        status::telling(&set, &status, changed_anything)
+        status::status_urgency(&set, &status, changed_anything)
     };
     let counts = |replicas: i32, available: i32| json!({"observedGeneration": 2, "replicas": replicas, "availableReplicas": available});
     for (set, counts, changed_anything, expected) in [
-        // On the way up, pod by pod; then the last one.
+        // Scaling up, pod by pod; then the last one.
         (set(3), counts(3, 1), false, StatusUrgency::Coalesce),
         (set(3), counts(3, 3), false, StatusUrgency::Immediate),
         (set(3), counts(3, 3), true, StatusUrgency::Immediate),
-        // Pods were made or deleted, and have not been looked at since.
+        // Pods were created or deleted in this reconcile.
         (set(3), counts(0, 0), true, StatusUrgency::Superseded),
         (set(3), counts(2, 1), true, StatusUrgency::Coalesce),
-        // One fails, and comes back.
-        (content(3), counts(3, 2), false, StatusUrgency::Coalesce),
+        // One pod becomes unready, then ready again.
+        (up_to_date(3), counts(3, 2), false, StatusUrgency::Coalesce),
         (
-            with_field(content(3), "/status/availableReplicas", json!(2)),
+            with_field(up_to_date(3), "/status/availableReplicas", json!(2)),
             counts(3, 3),
             false,
             StatusUrgency::Immediate,
         ),
-        // It has all it wants and says so already: pods that end beside that can wait.
-        (content(3), counts(3, 3), false, StatusUrgency::Coalesce),
-        // Down to the last one.
-        (with_field(content(3), "/spec/replicas", json!(0)), counts(0, 0), false, StatusUrgency::Immediate),
+        // All replicas are available and reported: a change of other counts is coalesced.
+        (up_to_date(3), counts(3, 3), false, StatusUrgency::Coalesce),
+        // Scaled down to 0.
+        (
+            with_field(up_to_date(3), "/spec/replicas", json!(0)),
+            counts(0, 0),
+            false,
+            StatusUrgency::Immediate,
+        ),
     ] {
         assert_eq!(
-            telling(set.clone(), counts.clone(), changed_anything),
+            status_urgency(set.clone(), counts.clone(), changed_anything),
             expected,
             "{set} {counts} {changed_anything}"
         );
     }
     let mut failing = counts(1, 1);
     failing["conditions"] = json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}]);
-    assert_eq!(telling(set(3), failing, true), StatusUrgency::Immediate);
+    assert_eq!(status_urgency(set(3), failing, true), StatusUrgency::Immediate);
 }
