@@ -379,8 +379,8 @@ impl Write {
 
     /// Marks the write as a status update that may be coalesced.
     #[must_use]
-    pub fn status_urgency(mut self, telling: StatusUrgency) -> Self {
-        self.status_urgency = Some(telling);
+    pub fn status_urgency(mut self, urgency: StatusUrgency) -> Self {
+        self.status_urgency = Some(urgency);
         self
     }
 
