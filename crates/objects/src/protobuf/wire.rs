@@ -102,7 +102,7 @@ impl<'a> Records<'a> {
                 return Ok(number);
             }
         }
-        Err(Error::new("a varint is longer than ten bytes"))
+        Err(Error::new("a varint is truncated or longer than ten bytes"))
     }
 }
 
