@@ -1,4 +1,4 @@
-//! Network addresses, kept small and written back letter by letter.
+//! Network addresses, stored compactly and written back unchanged.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::ArcStr;
 
-/// An address: nearly always an IP address in its canonical spelling, which takes no allocation.
+/// An address. An IP address in its canonical spelling takes no allocation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(Form);
 
@@ -19,7 +19,7 @@ enum Form {
 }
 
 impl Address {
-    /// The IP address, read leniently: leading zeros in IPv4 parts are taken for decimal.
+    /// The IP address, parsed like `netutils.ParseIPSloppy`: leading zeros in IPv4 octets are allowed and decimal.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         match &self.0 {
@@ -79,7 +79,7 @@ impl<'de> Deserialize<'de> for Address {
     }
 }
 
-/// A list of addresses. Most hold exactly one, which takes no allocation.
+/// A list of addresses. A list of one takes no allocation.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Addresses(ListForm);
 

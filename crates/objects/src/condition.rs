@@ -1,55 +1,55 @@
-//! Conditions as every kind but Pod keeps them: whole, so that a status can be written back.
+//! Status conditions of all kinds except Pod, with all fields, so that a status can be written back.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{ArcStr, InternedStr, Time};
 
-/// Fields of the API that this program does not know; they are written back as they were read.
-pub type Unknown = serde_json::Map<String, serde_json::Value>;
+/// Fields that this program does not know; they are written back unchanged.
+pub type UnknownFields = serde_json::Map<String, serde_json::Value>;
 
-/// The value of a condition that holds.
+/// Status of a condition that is true.
 pub const TRUE: &str = "True";
-/// The value of a condition that does not hold.
+/// Status of a condition that is false.
 pub const FALSE: &str = "False";
-/// The value of a condition of which nobody can tell whether it holds.
+/// Status of a condition that cannot be determined.
 pub const UNKNOWN: &str = "Unknown";
 
-/// One condition of a status. Kinds use different times; those that a kind has not are `None`.
+/// A condition. Kinds have different timestamps; those that a kind lacks are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// What is said to hold or not.
+    /// The condition type.
     pub r#type: InternedStr,
     /// `True`, `False` or `Unknown`.
     pub status: InternedStr,
-    /// Why, in a word.
+    /// A CamelCase reason.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: InternedStr,
-    /// Why, in a sentence.
+    /// A message for people.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub message: ArcStr,
-    /// When `status` changed last.
+    /// When `status` last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// Deployments: when anything of it changed last.
+    /// Deployments: when the condition was last updated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
-    /// Jobs and Pods: when it was looked at last.
+    /// Jobs and Pods: when the condition was last probed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_probe_time: Option<Time>,
-    /// Nodes: when the kubelet reported it last.
+    /// Nodes: when the kubelet last reported the condition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_heartbeat_time: Option<Time>,
-    /// Pods: the generation it was said of.
+    /// Pods: the `metadata.generation` that the condition is based on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What else it says.
+    /// All other fields.
     #[serde(flatten)]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 impl Condition {
-    /// A condition that came to be so at a moment.
+    /// A condition whose status changed at this time.
     #[must_use]
     pub fn new(r#type: &str, status: &str, reason: &str, message: &str, at: Time) -> Self {
         Self {
@@ -62,19 +62,19 @@ impl Condition {
         }
     }
 
-    /// Whether it holds.
+    /// Whether the status is `True`.
     #[must_use]
     pub fn is_true(&self) -> bool {
         self.status == TRUE
     }
 }
 
-/// Looking conditions up by what they speak of.
+/// Lookup of conditions by type.
 pub trait Conditions {
     /// The first condition of a type.
     fn of_type(&self, r#type: &str) -> Option<&Condition>;
 
-    /// Whether there is a condition of that type and it holds.
+    /// Whether a condition of this type exists with status `True`.
     fn is_condition_true(&self, r#type: &str) -> bool {
         self.of_type(r#type).is_some_and(Condition::is_true)
     }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_is_written_back_as_it_was_read() {
+    fn a_condition_is_written_back_unchanged() {
         let text = r#"{"type":"Ready","status":"True","reason":"KubeletReady","message":"ok","lastTransitionTime":"2026-01-01T00:00:00Z","lastHeartbeatTime":"2026-01-02T00:00:00Z","sinceWhen":{"a":1}}"#;
         let condition: Condition = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&condition).unwrap(), text);

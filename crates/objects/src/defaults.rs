@@ -1,15 +1,15 @@
-//! What the server fills into pods, and into the pod templates inside other kinds, where they say nothing.
+//! API defaults of pods and of pod templates in other kinds.
 //!
 //! Parity: pkg/apis/core/v1/defaults.go of Kubernetes v1.37.
 
 use serde_json::{Value, json};
 
-/// A pod of its own: what templates get, and what only running pods need.
+/// Sets the defaults of a pod: those of templates, and those of pods only.
 pub fn pod(object: &mut Value) {
     let known = object["status"].get("podIP").filter(|address| **address != "").cloned();
     let first = object.pointer("/status/podIPs/0/ip").cloned();
     match (known, first) {
-        // Of the two names the older one is believed.
+        // If `podIP` and `podIPs` differ, `podIP` wins.
         (Some(known), first) if first.as_ref() != Some(&known) => {
             object["status"]["podIPs"] = json!([{ "ip": known }]);
         }
@@ -30,7 +30,7 @@ pub fn pod(object: &mut Value) {
     pod_spec(spec);
 }
 
-/// A pod template.
+/// Sets the defaults of a pod template.
 pub fn template(template: &mut Value) {
     if let Some(spec) = template.get_mut("spec") {
         if spec["hostNetwork"] == true {
@@ -50,7 +50,7 @@ fn pod_spec(spec: &mut Value) {
         items(spec, list).for_each(container);
     }
     items(spec, "volumes").for_each(volume);
-    // The old name of the field is kept equal to the new one.
+    // The deprecated `serviceAccount` equals `serviceAccountName`.
     let account = spec.get("serviceAccountName").or_else(|| spec.get("serviceAccount")).cloned();
     if let Some(account) = account {
         spec["serviceAccountName"] = account.clone();
@@ -58,7 +58,7 @@ fn pod_spec(spec: &mut Value) {
     }
 }
 
-/// On the network of the host a port of the container is a port of the host.
+/// With `hostNetwork`, `hostPort` defaults to `containerPort`.
 fn host_ports(spec: &mut Value) {
     for list in ["containers", "initContainers"] {
         for container in items(spec, list) {
@@ -83,7 +83,7 @@ fn requests_follow_limits(container: &mut Value) {
 
 fn container(container: &mut Value) {
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-    // The tag follows the last colon, unless that colon belongs to the port of a registry.
+    // The tag follows the last colon, unless that colon precedes the port of a registry.
     let tag = image.rsplit_once(':').map_or("", |(_, tag)| tag);
     let floating = !image.contains('@') && (matches!(tag, "" | "latest") || tag.contains('/'));
     set_default(container, "imagePullPolicy", json!(if floating { "Always" } else { "IfNotPresent" }));
@@ -164,7 +164,7 @@ fn downward(source: &mut Value) {
     }
 }
 
-/// Sets a field that is missing or null; a missing object around it is made.
+/// Sets a field that is missing or null, and creates the object around it if that is null.
 pub fn set_default(object: &mut Value, field: &str, value: Value) {
     if object.is_null() {
         *object = json!({});
@@ -181,7 +181,7 @@ pub fn items<'a>(object: &'a mut Value, field: &str) -> impl Iterator<Item = &'a
     object.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// A field that is there, not null.
+/// A field that is present and not null.
 pub fn present<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut Value> {
     object.get_mut(field).filter(|value| !value.is_null())
 }

@@ -1,31 +1,30 @@
-//! Numbers that may be given as a share of another number.
+//! Numbers that may also be percentages or names.
 
 use serde::{Deserialize, Serialize};
 
 use crate::InternedStr;
 
-/// A number, or a text: a percentage or the name of a port.
+/// A number or a string: a percentage or a port name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum IntOrString {
     /// A number.
     Int(i32),
-    /// A text.
+    /// A string.
     String(InternedStr),
 }
 
-/// Where a share of a number goes that is not whole.
+/// The rounding of a percentage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// To the next larger whole number.
+    /// To the next larger integer.
     Up,
-    /// To the next smaller whole number.
+    /// To the next smaller integer.
     Down,
 }
 
 impl IntOrString {
-    /// The number meant, given what a percentage is a percentage of. `None` if it is a text that is
-    /// no percentage.
+    /// The number, or the percentage of `total`. `None` for a string that is no percentage.
     #[must_use]
     pub fn scaled(&self, total: i32, rounding: Rounding) -> Option<i32> {
         let percent = match self {

@@ -1,13 +1,13 @@
-//! Names of objects within their kind.
+//! Keys of objects within their kind.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{ArcStr, InternedStr};
 
-/// Where an object of a known kind is: its namespace (empty for cluster-scoped kinds) and its name.
+/// Namespace (empty for cluster-scoped kinds) and name of an object.
 ///
-/// Keys order by namespace, then name, so a table sorted by key keeps each namespace together.
+/// Keys order by namespace, then name, so that a sorted store keeps each namespace together.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Key {
     /// The namespace; empty for cluster-scoped kinds.

@@ -1,57 +1,56 @@
-//! What the rest of the house must know of a kind to list, watch, cache and write it.
+//! The traits of cached kinds, and the API resources behind them.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-use crate::protobuf::{self, Message, NotWhole, Whole};
+use crate::protobuf::{self, FullMessage, Message, TranscodeError};
 use crate::{Key, ObjectMeta};
 
 /// An object as a cache keeps it.
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
-    /// Where the fields stand in protobuf that are read, if it may be asked for so.
+    /// The protobuf fields that are read, for a kind that is requested as protobuf and decoded directly.
     const MESSAGE: Option<&'static Message> = None;
 
-    /// The same for a kind that keeps parts as they came, in order to write them back, and must lose nothing.
-    const WHOLE: Option<&'static Whole> = None;
+    /// All protobuf fields, for a kind that is transcoded to JSON because parts of it are written back unchanged.
+    const WHOLE: Option<&'static FullMessage> = None;
 
-    /// Whether it may be asked for in protobuf.
+    /// Whether the kind is requested as protobuf.
     const SUPPORTS_PROTOBUF: bool = Self::MESSAGE.is_some() || Self::WHOLE.is_some();
 
-    /// The metadata that every object has.
+    /// The metadata.
     fn meta(&self) -> &ObjectMeta;
 
-    /// Where the object is.
+    /// Namespace and name.
     fn key(&self) -> &Key {
         &self.meta().key
     }
 }
 
-/// One object as it came from the API, not yet read.
+/// One encoded object from the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoded<'a> {
     /// JSON.
     Json(&'a str),
-    /// The message of a [`Message`] that the kind has.
+    /// The protobuf message, without the `runtime.Unknown` envelope.
     Protobuf(&'a [u8]),
 }
 
-/// Why an object cannot be read. Shown, it does not quote the object.
+/// Why an object cannot be decoded. Its `Display` does not quote the object.
 #[derive(Debug)]
 pub enum DecodeError {
-    /// It is no such JSON.
+    /// Invalid JSON of the kind.
     Json(serde_json::Error),
-    /// It is no such message.
+    /// Invalid protobuf of the kind.
     Protobuf(protobuf::Error),
-    /// As a message it has a field that would be lost; as JSON it can be read.
+    /// The message has a field unknown to the schema, which transcoding would lose. The caller requests JSON.
     RequiresJson,
-    /// It came as a message and the kind knows of none.
+    /// A protobuf message of a kind that is not requested as protobuf.
     NoMessage,
 }
 
-/// Says where a text stopped being what it should be. serde's own words quote the value they stumbled
-/// over, which may be a secret.
+/// The position of a decoding error without serde's message, which quotes the value and so may leak a secret.
 #[must_use]
 pub fn decode_error_without_content(error: &serde_json::Error) -> String {
     format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column())
@@ -62,8 +61,8 @@ impl fmt::Display for DecodeError {
         match self {
             Self::Json(error) => f.write_str(&decode_error_without_content(error)),
             Self::Protobuf(error) => error.fmt(f),
-            Self::RequiresJson => f.write_str("it has a field that is known in JSON only"),
-            Self::NoMessage => f.write_str("protobuf was not asked for"),
+            Self::RequiresJson => f.write_str("the message has an unknown field, request JSON"),
+            Self::NoMessage => f.write_str("unexpected protobuf: the kind has no schema"),
         }
     }
 }
@@ -71,10 +70,10 @@ impl fmt::Display for DecodeError {
 impl std::error::Error for DecodeError {}
 
 impl Encoded<'_> {
-    /// Reads the object.
+    /// Decodes the object.
     ///
     /// # Errors
-    /// If it is not one of that type.
+    /// If it is not of that type.
     pub fn read<T: Object>(self) -> Result<T, DecodeError> {
         let bytes = match self {
             Self::Json(text) => return serde_json::from_str(text).map_err(DecodeError::Json),
@@ -82,10 +81,10 @@ impl Encoded<'_> {
         };
         match (T::MESSAGE, T::WHOLE) {
             (Some(message), _) => protobuf::from_slice(bytes, message).map_err(DecodeError::Protobuf),
-            (None, Some(whole)) => {
-                let json = protobuf::to_json(bytes, whole).map_err(|error| match error {
-                    NotWhole::Malformed(error) => DecodeError::Protobuf(error),
-                    NotWhole::Stranger => DecodeError::RequiresJson,
+            (None, Some(message)) => {
+                let json = protobuf::to_json(bytes, message).map_err(|error| match error {
+                    TranscodeError::Malformed(error) => DecodeError::Protobuf(error),
+                    TranscodeError::UnknownField => DecodeError::RequiresJson,
                 })?;
                 serde_json::from_str(&json).map_err(DecodeError::Json)
             }
@@ -94,34 +93,34 @@ impl Encoded<'_> {
     }
 }
 
-/// An object whose type tells the API resource it is of.
+/// A Rust type of one API resource.
 ///
-/// Two Rust types may be two projections of one resource (all of it, or only those objects that a
-/// field selector lets through); each has a cache of its own.
+/// Two Rust types may be projections of the same resource, for example all objects and those that match a field
+/// selector; each has its own cache.
 pub trait Kind: Object {
-    /// The API resource behind it.
+    /// The API resource.
     const RESOURCE: Resource;
-    /// Which part of the resource the cache holds.
+    /// The part of the resource that the cache holds.
     const PROJECTION: Projection = Projection::WHOLE;
 }
 
-/// An API resource: what its URLs and its objects' type lines are made of.
+/// An API resource with its kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
     /// The API group; empty for the core group.
     pub group: Cow<'static, str>,
     /// The version of the group.
     pub version: Cow<'static, str>,
-    /// The name in URLs.
+    /// The plural name in URLs.
     pub plural: Cow<'static, str>,
-    /// The name in objects.
+    /// `kind` of its objects.
     pub kind: Cow<'static, str>,
-    /// Whether objects live in namespaces.
+    /// Whether the resource is namespaced.
     pub namespaced: bool,
 }
 
 impl Resource {
-    /// A resource whose objects live in namespaces.
+    /// A namespaced resource.
     #[must_use]
     pub const fn namespaced(
         group: &'static str,
@@ -138,7 +137,7 @@ impl Resource {
         }
     }
 
-    /// A resource whose objects belong to the cluster.
+    /// A cluster-scoped resource.
     #[must_use]
     pub const fn cluster(
         group: &'static str,
@@ -161,7 +160,7 @@ impl Resource {
         }
     }
 
-    /// The path of all objects, or of one namespace's; no slash at the end.
+    /// The path of the collection, in one namespace or in all if it is empty; without a trailing slash.
     #[must_use]
     pub fn collection_path(&self, namespace: &str) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
@@ -180,7 +179,7 @@ impl Resource {
     }
 }
 
-/// `plural` or `plural.group`, the way events, errors and metrics name a resource.
+/// `plural` or `plural.group`, as events, errors and metrics name a resource.
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.group.is_empty() {
@@ -191,22 +190,22 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Which part of a resource a cache holds, and in which representation it asks for it.
+/// The part of a resource that a cache holds, and the representation it requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Projection {
-    /// Only objects that this field selector lets through.
+    /// The field selector of list and watch.
     pub field_selector: Option<&'static str>,
-    /// Only metadata is asked for; the server sends nothing else.
+    /// Whether the cache requests `PartialObjectMetadata`.
     pub metadata_only: bool,
 }
 
 impl Projection {
-    /// All objects of the resource, whole on the wire.
+    /// All objects of the resource, complete.
     pub const WHOLE: Self = Self { field_selector: None, metadata_only: false };
-    /// All objects of the resource, metadata only on the wire.
+    /// All objects of the resource, metadata only.
     pub const METADATA: Self = Self { field_selector: None, metadata_only: true };
 
-    /// Only the objects that a field selector lets through.
+    /// Only objects that match a field selector.
     #[must_use]
     pub const fn selected(field_selector: &'static str) -> Self {
         Self { field_selector: Some(field_selector), metadata_only: false }
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn decoding_errors_do_not_quote() {
+    fn decoding_errors_do_not_quote_the_object() {
         let error = serde_json::from_str::<u32>("\"hunter2\"").unwrap_err();
         assert!(error.to_string().contains("hunter2"));
         assert!(!decode_error_without_content(&error).contains("hunter2"));

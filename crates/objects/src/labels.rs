@@ -5,22 +5,22 @@ use serde::{Serialize, Serializer};
 
 use crate::{ArcStr, InternedList, InternedStr};
 
-/// Labels, sorted by key. Equal sets are held once, empty ones cost nothing.
+/// Labels, sorted by key. Equal sets share one allocation; the empty set takes none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Labels(InternedList<(InternedStr, InternedStr)>);
 
-/// Annotations, sorted by key. Empty sets take no allocation.
+/// Annotations, sorted by key. The empty set takes no allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations(Box<[(InternedStr, ArcStr)]>);
 
 impl Labels {
-    /// Whether every pair is also among other labels.
+    /// Whether `other` has every pair.
     #[must_use]
     pub fn is_subset_of(&self, other: &Self) -> bool {
         self.iter().all(|(key, value)| other.value(key) == Some(value))
     }
 
-    /// These labels and one more, which replaces one of the same key.
+    /// A copy with one label added or replaced.
     #[must_use]
     pub fn with(&self, key: impl Into<InternedStr>, value: impl Into<InternedStr>) -> Self {
         let key = key.into();
@@ -28,7 +28,7 @@ impl Labels {
         kept.chain([(key.clone(), value.into())]).collect()
     }
 
-    /// These labels without one.
+    /// A copy without one label.
     #[must_use]
     pub fn without(&self, key: &str) -> Self {
         if self.value(key).is_none() {
@@ -48,19 +48,19 @@ macro_rules! map_of_strings {
                 Some(&self.0[at].1)
             }
 
-            /// Whether there are none.
+            /// Whether it is empty.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.0.is_empty()
             }
 
-            /// How many there are.
+            /// The number of entries.
             #[must_use]
             pub fn len(&self) -> usize {
                 self.0.len()
             }
 
-            /// All of them, sorted by key.
+            /// All entries, sorted by key.
             pub fn iter(&self) -> impl Iterator<Item = &(InternedStr, $value)> {
                 self.0.iter()
             }

@@ -1,18 +1,19 @@
-//! Compact types of the API kinds the manager uses: what a cache keeps of each object, and nothing more.
+//! Compact types of the API kinds that the manager uses: a cache holds only the fields that a controller reads.
 //!
-//! Two kinds of strings carry that thrift. A [`InternedStr`] is interned: namespaces, label keys, kinds, rule
-//! verbs, everything that a cluster repeats thousands of times is held once. A [`Text`] is a string of
-//! its own, cheap to clone: names above all.
+//! An [`InternedStr`] holds a string that a cluster repeats thousands of times (namespaces, label keys, kinds, RBAC
+//! verbs) once. An [`ArcStr`] is a reference-counted string for values that differ, such as names.
 //!
-//! Decoding goes straight from the wire to these types; `managedFields` and whatever else no controller
-//! reads is skipped by the parser and never allocated.
+//! Decoding produces these types directly; the parser skips `managedFields` and all other fields that no controller
+//! reads, without allocating them.
 
 mod address;
+mod api_error;
 mod condition;
 pub mod defaults;
-mod discovered;
-mod failure;
+mod discovery;
+mod identity;
 mod int_or_string;
+mod interned;
 mod key;
 mod kind;
 mod kinds;
@@ -23,32 +24,30 @@ pub mod protobuf;
 mod quantity;
 mod raw;
 mod selector;
-mod shared;
+mod strings;
 mod taint;
 mod template;
-mod text;
 mod time;
-mod type_line;
-mod version;
+mod type_meta;
 
 pub use address::{Address, Addresses};
-pub use condition::{Condition, Conditions, FALSE, TRUE, UNKNOWN, Unknown};
-pub use discovered::{ApiResource, DiscoveredResources, Subresource};
-pub use failure::{ApiError, ErrorReason};
+pub use api_error::{ApiError, ErrorReason};
+pub use condition::{Condition, Conditions, FALSE, TRUE, UNKNOWN, UnknownFields};
+pub use discovery::{ApiResource, DiscoveredResources, Subresource};
+pub use identity::{ResourceVersion, Uid};
 pub use int_or_string::{IntOrString, Rounding};
+pub use interned::{Interned, InternedList};
 pub use key::{InvalidKey, Key};
 pub use kind::{DecodeError, Encoded, Kind, Object, Projection, Resource, decode_error_without_content};
 pub use kinds::*;
 pub use labels::{Annotations, Labels};
-pub use meta::{FullMeta, MetaRest, ObjectMeta, OwnerReference, WireMeta};
+pub use meta::{ExtraMeta, FullMeta, ObjectMeta, OwnerReference, WireMeta};
 pub use placement::{NodeSelectorTerm, Placement};
 pub use quantity::Quantity;
 pub use raw::{RawJson, escape_html};
 pub use selector::{InvalidSelector, LabelSelector, Matcher};
-pub use shared::{Interned, InternedList};
+pub use strings::{ArcStr, InternedStr};
 pub use taint::{NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, first_that_tolerates, taint_keys};
 pub use template::PodTemplate;
-pub use text::{ArcStr, InternedStr};
 pub use time::{MicroTime, Time};
-pub use type_line::TypeMeta;
-pub use version::{ResourceVersion, Uid};
+pub use type_meta::TypeMeta;

@@ -1,30 +1,30 @@
-//! The metadata that every cached object carries.
+//! The metadata of cached objects.
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny};
 use serde_json::{Value, json};
 
 use crate::{Annotations, ArcStr, InternedList, InternedStr, Key, Kind, Labels, ResourceVersion, Time, Uid};
 
-/// What a cache keeps of an object's metadata. Annotations are kept by the kinds that read some.
+/// The metadata that a cache holds. Annotations are held by the kinds that read some of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObjectMeta {
     /// Namespace and name.
     pub key: Key,
-    /// The uid of this life of the object.
+    /// UID.
     pub uid: Uid,
-    /// The state that was read.
+    /// `resourceVersion` of this state.
     pub resource_version: ResourceVersion,
-    /// How often what is wanted of it has changed; zero for kinds that do not count it.
+    /// `generation`; zero for kinds without one.
     pub generation: i64,
-    /// When it was created.
+    /// `creationTimestamp`.
     pub creation_timestamp: Option<Time>,
-    /// When its deletion was asked for, if it was.
+    /// `deletionTimestamp`; set while the object is terminating.
     pub deletion_timestamp: Option<Time>,
-    /// Its labels.
+    /// `labels`.
     pub labels: Labels,
-    /// Its owners.
+    /// `ownerReferences`.
     pub owner_references: InternedList<OwnerReference>,
-    /// Its finalizers.
+    /// `finalizers`.
     pub finalizers: InternedList<InternedStr>,
 }
 
@@ -36,51 +36,51 @@ pub struct OwnerReference {
     pub api_version: InternedStr,
     /// Kind of the owner.
     pub kind: InternedStr,
-    /// Name of the owner, in the namespace of the object or in none.
+    /// Name of the owner, which is in the namespace of the object or cluster-scoped.
     pub name: ArcStr,
-    /// The life of the owner that is meant.
+    /// UID of the owner.
     pub uid: Uid,
-    /// Whether this owner manages the object.
+    /// Whether this is the controllerRef.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_false")]
     pub controller: bool,
-    /// Whether foreground deletion of the owner waits for the object.
+    /// Whether foreground deletion of the owner waits for this object.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_false")]
     pub block_owner_deletion: bool,
 }
 
 impl ObjectMeta {
-    /// The owner that manages the object, if one does.
+    /// The controllerRef, if the object has one.
     #[must_use]
     pub fn controller_ref(&self) -> Option<&OwnerReference> {
         self.owner_references.iter().find(|owner| owner.controller)
     }
 }
 
-/// The rest of the metadata, kept by kinds that are written back whole.
+/// The metadata beyond [`ObjectMeta`], held by kinds that are updated with a PUT.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct MetaRest {
+pub struct ExtraMeta {
     /// All annotations.
     pub annotations: Annotations,
-    /// What the name was made from.
+    /// `generateName`.
     pub generate_name: InternedStr,
 }
 
-/// A kind that keeps everything of its metadata that a `PUT` would overwrite.
+/// A kind that holds all metadata that a PUT overwrites.
 ///
-/// The server restores by itself what nobody may change (`managedFields` if absent, `selfLink`, the
-/// grace period of a deletion); everything else is in [`Whole::full_meta_json`].
+/// The server restores immutable fields (`managedFields` if absent, `selfLink`, `deletionGracePeriodSeconds`);
+/// everything else is in [`FullMeta::full_meta_json`].
 pub trait FullMeta: Kind {
-    /// The metadata beside [`crate::Object::meta`].
-    fn meta_rest(&self) -> &MetaRest;
+    /// The metadata beyond [`crate::Object::meta`].
+    fn extra_meta(&self) -> &ExtraMeta;
 
     /// All annotations.
     fn annotations(&self) -> &Annotations {
-        &self.meta_rest().annotations
+        &self.extra_meta().annotations
     }
 
-    /// The metadata of a body that replaces the object, or its status, and loses nothing.
+    /// The complete metadata for the body of a PUT to the object or its status.
     fn full_meta_json(&self) -> Value {
-        let (meta, rest) = (self.meta(), self.meta_rest());
+        let (meta, extra) = (self.meta(), self.extra_meta());
         let mut json =
             json!({"name": meta.key.name, "uid": meta.uid, "resourceVersion": meta.resource_version});
         let mut set = |field: &str, absent: bool, value: Value| {
@@ -89,20 +89,20 @@ pub trait FullMeta: Kind {
             }
         };
         set("namespace", meta.key.namespace.is_empty(), json!(meta.key.namespace));
-        set("generateName", rest.generate_name.is_empty(), json!(rest.generate_name));
+        set("generateName", extra.generate_name.is_empty(), json!(extra.generate_name));
         set("generation", meta.generation == 0, json!(meta.generation));
         set("creationTimestamp", meta.creation_timestamp.is_none(), json!(meta.creation_timestamp));
         set("deletionTimestamp", meta.deletion_timestamp.is_none(), json!(meta.deletion_timestamp));
         set("labels", meta.labels.is_empty(), json!(meta.labels));
-        set("annotations", rest.annotations.is_empty(), json!(rest.annotations));
+        set("annotations", extra.annotations.is_empty(), json!(extra.annotations));
         set("ownerReferences", meta.owner_references.is_empty(), json!(meta.owner_references));
         set("finalizers", meta.finalizers.is_empty(), json!(meta.finalizers));
         json
     }
 }
 
-/// Metadata as it stands on the wire. `A` is what a kind wants of the annotations; by default they
-/// are skipped, as is `managedFields`, always.
+/// Metadata as decoded. `A` is the part of the annotations that a kind reads; by default none. `managedFields` are
+/// always skipped.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "A: Default + Deserialize<'de>")]
 pub struct WireMeta<A = Skipped> {
@@ -112,9 +112,9 @@ pub struct WireMeta<A = Skipped> {
     resource_version: ResourceVersion,
     #[serde(deserialize_with = "null_is_default")]
     generation: i64,
-    /// What the name was made from.
+    /// `generateName`.
     pub generate_name: InternedStr,
-    /// How long a deletion leaves it.
+    /// `deletionGracePeriodSeconds`.
     pub deletion_grace_period_seconds: Option<i64>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
@@ -125,26 +125,26 @@ pub struct WireMeta<A = Skipped> {
     pub annotations: A,
 }
 
-/// Reads a list that hand-made objects may also write as `null`.
+/// Decodes a list; `null` is the empty list, as in objects written by hand.
 pub(crate) fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Box<[T]>, D::Error> {
     null_is_default(deserializer)
 }
 
-/// Reads a part that hand-made objects may also write as `null`.
+/// Decodes a value; `null` is the default, as in objects written by hand.
 pub(crate) fn null_is_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // The signature that serde asks for.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires this signature.
 fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// Stands for a part of an object that is read over and not kept.
+/// A value that the decoder skips.
 #[derive(Debug, Default)]
 pub struct Skipped;
 
@@ -155,11 +155,11 @@ impl<'de> Deserialize<'de> for Skipped {
 }
 
 impl WireMeta<Annotations> {
-    /// The metadata of a kind that is written back whole.
-    pub(crate) fn whole(mut self) -> (ObjectMeta, MetaRest) {
+    /// The complete metadata.
+    pub(crate) fn split(mut self) -> (ObjectMeta, ExtraMeta) {
         let annotations = std::mem::take(&mut self.annotations);
         let generate_name = std::mem::take(&mut self.generate_name);
-        (self.into(), MetaRest { annotations, generate_name })
+        (self.into(), ExtraMeta { annotations, generate_name })
     }
 }
 
@@ -185,8 +185,8 @@ mod tests {
 
     /// Proves INF-3, RUN-44.
     #[test]
-    fn managed_fields_are_never_kept() {
-        // There is no field that could hold them: reading a huge entry leaves the same value.
+    fn managed_fields_are_never_cached() {
+        // No field could hold them, so an entry changes nothing.
         let plain: WireMeta = serde_json::from_str(r#"{"name":"a","resourceVersion":"3"}"#).unwrap();
         let managed: WireMeta = serde_json::from_str(
             r#"{"name":"a","managedFields":[{"manager":"x","fieldsV1":{"f:data":{}}}],"resourceVersion":"3"}"#,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_labels_and_times_are_read() {
+    fn owner_references_labels_and_timestamps_are_decoded() {
         let wire: WireMeta = serde_json::from_str(
             r#"{"name":"a","namespace":"b","labels":{"z":"1","a":"2"},"finalizers":null,
                 "deletionTimestamp":"2026-01-01T00:00:00Z","annotations":{"skip":"me"},

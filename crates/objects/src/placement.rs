@@ -1,4 +1,4 @@
-//! Which nodes a pod template allows: its node name, node selector and required node affinity.
+//! The scheduling constraints of a pod template: node name, node selector, required node affinity, tolerations.
 
 use serde::Deserialize;
 
@@ -6,22 +6,22 @@ use crate::meta::{null_is_default, null_is_empty};
 use crate::selector::{Expression, Matcher};
 use crate::{InternedStr, Labels, Toleration};
 
-/// The parts of a pod's spec that say where it may run.
+/// The fields of a pod spec that decide on which nodes it may run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// The one node it may run on; empty for any.
+    /// `nodeName`; empty for any node.
     pub node_name: InternedStr,
-    /// Labels that the node must have.
+    /// `nodeSelector`.
     pub node_selector: Labels,
-    /// Alternatives of which the node must fit one, if there are any alternatives at all.
+    /// The terms of the required node affinity, of which one must match; `None` if there is no such affinity.
     pub required: Option<Box<[NodeSelectorTerm]>>,
-    /// What it tolerates.
+    /// `tolerations`.
     pub tolerations: Box<[Toleration]>,
-    /// Whether it uses the node's network.
+    /// `hostNetwork`.
     pub host_network: bool,
 }
 
-/// One alternative of a node selector: everything in it must fit. An empty one fits no node.
+/// A node selector term: all its requirements must match. An empty term matches no node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelectorTerm {
@@ -32,17 +32,17 @@ pub struct NodeSelectorTerm {
 }
 
 impl NodeSelectorTerm {
-    /// Whether a node fits. Nonsense fits no node.
+    /// Whether the term matches a node. An invalid term matches no node.
     #[must_use]
     pub fn matches(&self, name: &str, labels: &Labels) -> bool {
-        let says_something = !self.match_expressions.is_empty() || !self.match_fields.is_empty();
-        says_something
+        let is_not_empty = !self.match_expressions.is_empty() || !self.match_fields.is_empty();
+        is_not_empty
             && Matcher::of_node_expressions(&self.match_expressions)
                 .is_ok_and(|matcher| matcher.matches(labels))
             && self.match_fields.iter().all(|field| field_matches(field, name))
     }
 
-    /// The names that the first `metadata.name In` field requirement lists.
+    /// The node names of the first `metadata.name In` field requirement.
     pub(crate) fn named_nodes(&self) -> Option<&[InternedStr]> {
         let field = self.match_fields.iter().find(|field| field.is_on_name() && field.operator == "In")?;
         Some(&field.values)
@@ -55,7 +55,7 @@ impl Expression {
     }
 }
 
-/// The only field that nodes are selected by is their name, with exactly one value.
+/// `matchFields` supports `metadata.name` with exactly one value.
 fn field_matches(field: &Expression, name: &str) -> bool {
     match (field.operator.as_str(), &*field.values) {
         ("In", [value]) => field.is_on_name() && value == name,
@@ -65,8 +65,7 @@ fn field_matches(field: &Expression, name: &str) -> bool {
 }
 
 impl Placement {
-    /// Whether node name, node selector and required affinity let the pod onto a node. Taints are
-    /// another matter.
+    /// Whether node name, node selector and required node affinity match a node. Taints are not checked.
     #[must_use]
     pub fn matches_node(&self, name: &str, labels: &Labels) -> bool {
         (self.node_name.is_empty() || self.node_name == name)
@@ -75,7 +74,7 @@ impl Placement {
     }
 }
 
-/// A pod's spec, as far as it says where the pod may run.
+/// The scheduling constraints as decoded from a pod spec.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct WirePlacement {
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn names_selectors_and_terms_must_all_fit() {
+    fn node_name_selector_and_affinity_must_all_match() {
         for (spec, fits) in [
             ("{}", true),
             (r#"{"nodeName":"n1"}"#, true),

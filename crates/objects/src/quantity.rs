@@ -1,11 +1,11 @@
-//! Amounts of resources as people write them, read exactly.
+//! Resource quantities, parsed exactly.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-/// An amount of a resource in billionths of its unit, which is the finest grain the API keeps.
+/// A quantity in units of 10⁻⁹, the finest precision of the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity {
     nano: i128,
@@ -14,8 +14,7 @@ pub struct Quantity {
 const NANO: i128 = 1_000_000_000;
 
 impl Quantity {
-    /// Reads a quantity; what is finer than a billionth rounds away from zero, as the API does it.
-    /// `None` if the text is no quantity.
+    /// Parses a quantity. Digits beyond 10⁻⁹ round away from zero, as in apimachinery. `None` if the text is invalid.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, rest) = match text.strip_prefix(['-', '+']) {
@@ -28,7 +27,7 @@ impl Quantity {
         if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
             return None;
         }
-        // The value is digits * multiplier * 10^exponent billionths.
+        // The value is digits * multiplier * 10^exponent nano units.
         let (multiplier, exponent) = scale(suffix)?;
         let exponent = exponent.checked_add(9)?.checked_sub(i32::try_from(fraction.len()).ok()?)?;
         let mut nano = format!("{whole}{fraction}").parse::<i128>().ok()?.checked_mul(multiplier)?;
@@ -44,13 +43,13 @@ impl Quantity {
         Some(Self { nano: if negative { -nano } else { nano } })
     }
 
-    /// Thousandths of the unit, rounded up; absurdly large amounts are cut off.
+    /// The value in milli units, rounded up and saturated, like `MilliValue`.
     #[must_use]
     pub fn milli(self) -> i64 {
         self.in_units_of(NANO / 1000)
     }
 
-    /// Whole units, rounded up; absurdly large amounts are cut off.
+    /// The value in units, rounded up and saturated, like `Value`.
     #[must_use]
     pub fn whole(self) -> i64 {
         self.in_units_of(NANO)
@@ -62,7 +61,7 @@ impl Quantity {
     }
 }
 
-/// What a suffix multiplies by: a factor and a power of ten.
+/// The scale of a suffix: a factor and a power of ten.
 fn scale(suffix: &str) -> Option<(i128, i32)> {
     Some(match suffix {
         "n" => (1, -9),
@@ -85,7 +84,7 @@ fn scale(suffix: &str) -> Option<(i128, i32)> {
     })
 }
 
-/// Quantities are strings on the wire, but plain numbers are taken too.
+/// Decodes strings and plain numbers.
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Read;
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_read_exactly() {
+    fn quantities_are_parsed_exactly() {
         for (text, milli) in [
             ("0", Some(0)),
             ("1", Some(1000)),

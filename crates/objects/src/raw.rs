@@ -1,4 +1,4 @@
-//! JSON that is carried byte for byte.
+//! JSON that is kept byte for byte.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 pub struct RawJson(Arc<str>);
 
 impl RawJson {
-    /// Takes a text for JSON.
+    /// Checks and wraps a JSON text.
     ///
     /// # Errors
     /// If it is not well-formed.
@@ -27,22 +27,22 @@ impl RawJson {
     }
 }
 
-/// Writes letters in JSON that could be markup as escapes, as Go's encoder does. Servers keep some parts of
-/// objects byte for byte as they came, and the original compares those bytes.
+/// Escapes `<`, `>`, `&`, U+2028 and U+2029 in JSON, as Go's encoder does. API servers store some fields byte for byte,
+/// and the original compares those bytes.
 #[must_use]
 pub fn escape_html(json: String) -> String {
-    const LETTERS: [(char, &str); 5] = [
+    const ESCAPES: [(char, &str); 5] = [
         ('<', "\\u003c"),
         ('>', "\\u003e"),
         ('&', "\\u0026"),
         ('\u{2028}', "\\u2028"),
         ('\u{2029}', "\\u2029"),
     ];
-    // Outside of strings none of them can stand.
-    LETTERS.iter().fold(
+    // These characters occur in JSON strings only.
+    ESCAPES.iter().fold(
         json,
-        |json, (letter, escape)| {
-            if json.contains(*letter) { json.replace(*letter, escape) } else { json }
+        |json, (character, escape)| {
+            if json.contains(*character) { json.replace(*character, escape) } else { json }
         },
     )
 }

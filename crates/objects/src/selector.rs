@@ -1,4 +1,4 @@
-//! Label selectors: read leniently, checked before use, matched against labels.
+//! Label selectors: decoded leniently, validated before use, matched against labels.
 
 use std::fmt;
 
@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::meta::null_is_empty;
 use crate::{InternedStr, Labels};
 
-/// A label selector as an object carries it; it may be nonsense until [`LabelSelector::matcher`] has
-/// looked at it.
+/// A label selector as in an object. It may be invalid; [`LabelSelector::matcher`] validates it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
@@ -18,7 +17,7 @@ pub struct LabelSelector {
     match_expressions: Box<[Expression]>,
 }
 
-/// One requirement as an object carries it, of a label selector or of a node selector.
+/// One requirement of a label selector or a node selector, not yet validated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Expression {
@@ -28,7 +27,7 @@ pub(crate) struct Expression {
     pub(crate) values: Box<[InternedStr]>,
 }
 
-/// A selector that has been checked. The empty one matches everything.
+/// A validated selector. The empty one matches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matcher(Vec<Requirement>);
 
@@ -42,7 +41,7 @@ enum Requirement {
     Below(InternedStr, i64),
 }
 
-/// Why a selector cannot be used.
+/// Why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidSelector(String);
 
@@ -55,34 +54,34 @@ impl fmt::Display for InvalidSelector {
 impl std::error::Error for InvalidSelector {}
 
 impl LabelSelector {
-    /// A selector of exactly these labels.
+    /// A selector with these `matchLabels`.
     #[must_use]
     pub fn of_labels(match_labels: Labels) -> Self {
         Self { match_labels, match_expressions: Box::default() }
     }
 
-    /// Whether it says nothing, and so selects everything.
+    /// Whether it has no requirements, and so selects everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
-    /// The labels it asks for one by one.
+    /// `matchLabels`.
     #[must_use]
     pub fn match_labels(&self) -> &Labels {
         &self.match_labels
     }
 
-    /// The same selector that asks for one label more.
+    /// The selector with one more entry in `matchLabels`.
     #[must_use]
     pub fn with_label(&self, key: impl Into<InternedStr>, value: impl Into<InternedStr>) -> Self {
         Self { match_labels: self.match_labels.with(key, value), ..self.clone() }
     }
 
-    /// Checks the selector.
+    /// Validates the selector.
     ///
     /// # Errors
-    /// Names the first part that no label could satisfy or break by the API's rules.
+    /// Names the first invalid requirement.
     pub fn matcher(&self) -> Result<Matcher, InvalidSelector> {
         let mut requirements = Vec::with_capacity(self.match_expressions.len());
         for (key, value) in self.match_labels.iter() {
@@ -98,7 +97,7 @@ impl LabelSelector {
 }
 
 impl Matcher {
-    /// Checks the requirements of a node selector, which knows two operators more.
+    /// Validates the requirements of a node selector, which also has the operators `Gt` and `Lt`.
     pub(crate) fn of_node_expressions(expressions: &[Expression]) -> Result<Self, InvalidSelector> {
         expressions.iter().map(Expression::node_requirement).collect::<Result<_, _>>().map(Self)
     }
@@ -115,9 +114,7 @@ impl Expression {
         check_key(key)?;
         match values.as_ref().iter().map(|value| value.parse().ok()).collect::<Vec<_>>()[..] {
             [Some(bound)] => Ok(make(key.clone(), bound)),
-            _ => {
-                Err(InvalidSelector(format!("operator {operator:?} on label {key:?} needs one whole number")))
-            }
+            _ => Err(InvalidSelector(format!("operator {operator:?} on label {key:?} needs one integer"))),
         }
     }
 
@@ -194,7 +191,7 @@ fn is_label_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// Whether a text has a first and a last character, and both are of the wanted sort.
+/// Whether a text is not empty and its first and last byte satisfy `wanted`.
 fn edges(text: &str, wanted: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     matches!((bytes.first(), bytes.last()), (Some(&first), Some(&last)) if wanted(first) && wanted(last))
@@ -232,8 +229,8 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
-        for (selector, complaint) in [
+    fn errors_name_the_invalid_requirement() {
+        for (selector, message) in [
             (r#"{"matchExpressions":[{"key":"a","operator":"In"}]}"#, "needs at least one value"),
             (r#"{"matchExpressions":[{"key":"a","operator":"Exists","values":["x"]}]}"#, "takes no values"),
             (
@@ -247,7 +244,7 @@ mod tests {
         ] {
             let selector: LabelSelector = serde_json::from_str(selector).unwrap();
             let error = selector.matcher().unwrap_err().to_string();
-            assert!(error.contains(complaint), "{error}");
+            assert!(error.contains(message), "{error}");
         }
     }
 }

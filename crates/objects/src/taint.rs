@@ -1,4 +1,4 @@
-//! Taints of nodes, and which tolerations of pods answer them.
+//! Taints and tolerations.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,21 +6,21 @@ use crate::{InternedStr, Time};
 
 /// Pods that do not tolerate the taint are not scheduled.
 pub const NO_SCHEDULE: &str = "NoSchedule";
-/// Pods that do not tolerate the taint are not scheduled, and go away if they are there.
+/// Pods that do not tolerate the taint are not scheduled, and are evicted if they run on the node.
 pub const NO_EXECUTE: &str = "NoExecute";
 
 /// A taint of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Taint {
-    /// What is wrong, or reserved.
+    /// The taint key.
     pub key: InternedStr,
-    /// A detail.
+    /// The taint value.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub value: InternedStr,
-    /// What becomes of pods that do not tolerate it.
+    /// The effect on pods that do not tolerate it.
     pub effect: InternedStr,
-    /// Since when it has been there.
+    /// When it was added; `NoExecute` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_added: Option<Time>,
 }
@@ -35,19 +35,19 @@ pub struct Toleration {
     /// `Equal` (also if empty), `Exists`, `Lt` or `Gt`.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub operator: InternedStr,
-    /// What the operator compares with.
+    /// The operand of the operator.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub value: InternedStr,
     /// The taint's effect; empty for any.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub effect: InternedStr,
-    /// For how long the taint is tolerated; for ever if absent.
+    /// How long a `NoExecute` taint is tolerated; without limit if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }
 
 impl Taint {
-    /// Whether it is the taint of that key and effect, which is what tells taints apart.
+    /// Whether key and effect match; they identify a taint.
     #[must_use]
     pub fn is(&self, key: &str, effect: &str) -> bool {
         self.key == key && self.effect == effect
@@ -55,8 +55,8 @@ impl Taint {
 }
 
 impl Toleration {
-    /// Whether it answers a taint. `enable_comparison_operators` is the feature gate
-    /// `TaintTolerationComparisonOperators`: without it `Lt` and `Gt` answer nothing.
+    /// Whether it tolerates a taint. `enable_comparison_operators` is the feature gate
+    /// `TaintTolerationComparisonOperators`: without it `Lt` and `Gt` tolerate nothing.
     #[must_use]
     pub fn tolerates(&self, taint: &Taint, enable_comparison_operators: bool) -> bool {
         if !self.effect.is_empty() && self.effect != taint.effect
@@ -82,12 +82,12 @@ fn compares(taint: &str, toleration: &str, holds: fn(i64, i64) -> bool) -> bool 
     canonical(taint).zip(canonical(toleration)).is_some_and(|(taint, toleration)| holds(taint, toleration))
 }
 
-/// Reads a decimal number in the one spelling that is written back letter by letter.
+/// Parses a decimal integer in its canonical spelling only.
 fn canonical(text: &str) -> Option<i64> {
     text.parse::<i64>().ok().filter(|number| number.to_string() == text)
 }
 
-/// The first of the tolerations that answers a taint, if one does.
+/// The first toleration that tolerates a taint.
 #[must_use]
 pub fn first_that_tolerates<'a>(
     tolerations: &'a [Toleration],
@@ -101,9 +101,9 @@ pub fn first_that_tolerates<'a>(
 pub mod taint_keys {
     /// The node is not ready.
     pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
-    /// The node is silent.
+    /// The node controller has lost contact with the kubelet.
     pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-    /// New pods are not wanted.
+    /// `spec.unschedulable` is set.
     pub const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
     /// The node runs out of memory.
     pub const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
@@ -113,7 +113,7 @@ pub mod taint_keys {
     pub const PID_PRESSURE: &str = "node.kubernetes.io/pid-pressure";
     /// The network of the node is not set up.
     pub const NETWORK_UNAVAILABLE: &str = "node.kubernetes.io/network-unavailable";
-    /// Somebody says that the node is down for good.
+    /// An administrator declares that the node is shut down and will not recover.
     pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 }
 
@@ -129,7 +129,7 @@ mod tests {
 
     /// Proves TE-15.
     #[test]
-    fn effects_keys_and_operators_must_all_fit() {
+    fn effect_key_and_operator_must_all_match() {
         let taint = r#"{"key":"gpu","value":"yes","effect":"NoExecute"}"#;
         for (toleration, fits) in [
             (r#"{"key":"gpu","value":"yes","effect":"NoExecute"}"#, true),

@@ -1,4 +1,4 @@
-//! Pod templates, carried byte for byte from owner to pod so that no field is ever dropped.
+//! Pod templates, kept byte for byte so that a pod created from one loses no field.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use crate::placement::WirePlacement;
 use crate::{Annotations, Interned, InternedStr, Labels, Placement};
 
-/// A pod template: the text as the server sent it, and what controllers ask of it all the time.
-/// Equal texts are held once.
+/// A pod template: the JSON as the server sent it, and the fields that controllers read often. Equal templates share
+/// one allocation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PodTemplate(Interned<Body>);
 
@@ -56,10 +56,10 @@ struct WireSpec {
 }
 
 impl PodTemplate {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
-    /// If the text is no JSON object with the shape of a template.
+    /// If the text is not a JSON object of that type.
     pub fn parse(raw: &str) -> serde_json::Result<Self> {
         let wire: Wire = serde_json::from_str::<Option<Wire>>(raw)?.unwrap_or_default();
         Ok(Self(Interned::new(Body {
@@ -69,17 +69,16 @@ impl PodTemplate {
         })))
     }
 
-    /// The text as the server sent it.
+    /// The JSON as the server sent it.
     #[must_use]
     pub fn raw(&self) -> &str {
         &self.0.raw
     }
 
-    /// The template as a tree, to build a pod from. Numbers keep their spelling only as far as JSON
-    /// numbers of 64 bits do.
+    /// The template as a JSON tree, to build a pod from. Numbers are limited to 64 bits.
     #[must_use]
     pub fn json(&self) -> Map<String, Value> {
-        // It parsed as an object, or as `null`, when it was read.
+        // `parse` has accepted it as an object or `null`.
         serde_json::from_str(self.raw()).unwrap_or_default()
     }
 
@@ -89,22 +88,22 @@ impl PodTemplate {
         &self.0.labels
     }
 
-    /// The annotations of its pods. Parsed afresh at each call.
+    /// The annotations of its pods. Each call parses the template.
     #[must_use]
     pub fn annotations(&self) -> Annotations {
         self.part::<Annotations>("/metadata/annotations")
     }
 
-    /// `Always`, `OnFailure`, `Never`, or empty if it does not say.
+    /// `Always`, `OnFailure`, `Never`, or empty if unset.
     #[must_use]
     pub fn restart_policy(&self) -> &str {
         &self.0.restart_policy
     }
 
-    /// Where its pods may run. Parsed afresh at each call.
+    /// The scheduling constraints of its pods. Each call parses the template.
     ///
     /// # Errors
-    /// If a part of the spec that says so is not of the API's shape.
+    /// If one of these fields has the wrong JSON type.
     pub fn placement(&self) -> serde_json::Result<Placement> {
         #[derive(Default, serde::Deserialize)]
         struct Wire {
@@ -120,7 +119,7 @@ impl PodTemplate {
     }
 }
 
-/// The template of an owner that has none.
+/// An empty template.
 impl Default for PodTemplate {
     fn default() -> Self {
         Self(Interned::new(Body {
@@ -158,7 +157,7 @@ mod tests {
     const TEXT: &str = r#"{"spec":{ "restartPolicy":"Never","newField":1e2,"hostNetwork":true},"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}}}"#;
 
     #[test]
-    fn every_byte_is_kept_and_equal_texts_are_held_once() {
+    fn every_byte_is_kept_and_equal_templates_share_one_allocation() {
         let one: PodTemplate = serde_json::from_str(TEXT).unwrap();
         let two: PodTemplate = serde_json::from_str(TEXT).unwrap();
         assert!(std::ptr::eq(one.raw(), two.raw()));
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_templates_are_empty_or_refused() {
+    fn null_templates_are_empty_and_malformed_ones_are_errors() {
         for text in ["null", "{}", r#"{"metadata":null,"spec":null}"#] {
             let template: PodTemplate = serde_json::from_str(text).unwrap();
             assert!(template.labels().is_empty() && template.json().get("x").is_none());

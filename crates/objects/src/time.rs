@@ -1,4 +1,4 @@
-//! Points in time as the API writes them, UTC: whole seconds, and microseconds where leases need them.
+//! API timestamps in UTC: `Time` in seconds, and `MicroTime` in microseconds for Leases.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -6,31 +6,31 @@ use std::num::NonZeroU64;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::{Serialize, Serializer};
 
-/// A point in time of the API, in whole seconds since 1970.
+/// A timestamp in seconds since 1970.
 ///
-/// Optional times are everywhere, so "none" must cost nothing: the number is kept moved up by 2^63,
-/// which leaves zero for "none" and keeps the order.
+/// The seconds are stored with an offset of 2^63, which keeps the order and leaves zero as the niche of
+/// `Option<Time>`: optional timestamps are frequent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
-    moved_up: NonZeroU64,
+    shifted: NonZeroU64,
 }
 
-const MOVE: u64 = 1 << 63;
+const SHIFT: u64 = 1 << 63;
 
 impl Time {
     /// The time this many seconds after the start of 1970.
     #[must_use]
     pub const fn from_unix_seconds(unix_seconds: i64) -> Self {
-        match NonZeroU64::new(unix_seconds.cast_unsigned() ^ MOVE) {
-            Some(moved_up) => Self { moved_up },
-            None => Self { moved_up: NonZeroU64::MIN },
+        match NonZeroU64::new(unix_seconds.cast_unsigned() ^ SHIFT) {
+            Some(shifted) => Self { shifted },
+            None => Self { shifted: NonZeroU64::MIN },
         }
     }
 
     /// Seconds since the start of 1970.
     #[must_use]
     pub const fn unix_seconds(self) -> i64 {
-        (self.moved_up.get() ^ MOVE).cast_signed()
+        (self.shifted.get() ^ SHIFT).cast_signed()
     }
 
     /// The time this many seconds later.
@@ -46,7 +46,7 @@ impl Time {
     }
 }
 
-/// A point in time of the API, in microseconds since 1970.
+/// A timestamp in microseconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MicroTime {
     unix_microseconds: i64,
@@ -75,7 +75,7 @@ impl fmt::Display for MicroTime {
     }
 }
 
-/// Texts where people may read, microseconds since 1970 where they cannot.
+/// RFC 3339 in human-readable formats, microseconds since 1970 in protobuf.
 fn parse<'de, D: Deserializer<'de>>(deserializer: D) -> Result<jiff::Timestamp, D::Error> {
     if !deserializer.is_human_readable() {
         let microseconds = i64::deserialize(deserializer)?;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn optional_times_cost_no_more_and_keep_their_order() {
+    fn optional_times_take_eight_bytes_and_keep_their_order() {
         assert_eq!(size_of::<Option<Time>>(), 8);
         let times: Vec<_> = [i64::MIN + 1, -1, 0, 1, i64::MAX].map(Time::from_unix_seconds).to_vec();
         assert!(times.is_sorted());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_are_renewed_at_microseconds() {
+    fn micro_times_keep_microseconds() {
         let time: MicroTime = serde_json::from_str("\"2026-11-15T09:00:01.000120Z\"").unwrap();
         assert_eq!(time.unix_microseconds(), 1_794_733_201_000_120);
         assert_eq!(serde_json::to_string(&time).unwrap(), "\"2026-11-15T09:00:01.000120Z\"");

@@ -1,23 +1,23 @@
-//! What the program says about its own version, and which other version it may be told to say.
+//! The version that the program reports, and which other version `--version` may set.
 
 use crate::go_text::quote;
 
 /// How the program was built.
 #[derive(Clone, Copy, Debug)]
 pub struct Build<'a> {
-    /// The release of Kubernetes it stands in for, such as `v1.37.1`.
+    /// The Kubernetes release it replaces, such as `v1.37.1`.
     pub git_version: &'a str,
     /// The commit it was built from.
     pub git_commit: &'a str,
-    /// Whether the sources were as committed.
+    /// `clean` or `dirty`.
     pub git_tree_state: &'a str,
     /// When it was built.
     pub build_date: &'a str,
-    /// The version of the language, where the original names its own.
+    /// The Rust version, in the field where the original reports its Go version.
     pub language_version: &'a str,
     /// The compiler.
     pub compiler: &'a str,
-    /// Operating system and processor.
+    /// Operating system and architecture.
     pub platform: &'a str,
 }
 
@@ -27,7 +27,7 @@ impl Build<'_> {
         format!("Kubernetes {}\n", self.git_version)
     }
 
-    /// What `--version=raw` prints: the fields in the form in which the original prints its own.
+    /// What `--version=raw` prints, in the original's format.
     pub(crate) fn raw(&self) -> String {
         let (major, minor) = self.major_minor();
         let fields = [
@@ -49,7 +49,7 @@ impl Build<'_> {
         format!("version.Info{{{}}}\n", fields.join(", "))
     }
 
-    /// Major and minor version; nothing is read as 0.0.
+    /// Major and minor version; 0.0 if it cannot be parsed.
     pub(crate) fn major_minor(&self) -> (u64, u64) {
         let numbers =
             parse_version(self.git_version, false).map(|version| version.numbers).unwrap_or_default();
@@ -57,15 +57,15 @@ impl Build<'_> {
     }
 }
 
-/// A version as Kubernetes writes them.
+/// A parsed Kubernetes version.
 #[derive(Debug)]
 pub(crate) struct ParsedVersion {
     /// At least two numbers.
     pub(crate) numbers: Vec<u64>,
 }
 
-/// Reads a version: numbers with points between, a `v` before and anything behind them; with `semantic` exactly
-/// three numbers and a well-formed rest.
+/// Parses a version: dot-separated numbers with an optional `v` prefix and any suffix; with `semantic` exactly three
+/// numbers and a valid pre-release or build suffix.
 pub(crate) fn parse_version(text: &str, semantic: bool) -> Result<ParsedVersion, String> {
     let unparsable = || format!("could not parse {} as version", quote(text));
     let trimmed = text.trim_start();
@@ -122,7 +122,7 @@ fn well_formed_extra(text: &str) -> bool {
     pre_release_fits && metadata.is_none_or(identifiers)
 }
 
-/// Whether the program may report that version instead of its own: only the suffix may differ.
+/// Checks that the program may report this version: only the suffix may differ from its own.
 pub(crate) fn may_report(text: &str, own: &str) -> Result<(), String> {
     if text == own {
         return Ok(());

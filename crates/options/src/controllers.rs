@@ -1,26 +1,26 @@
-//! Which controllers run: the first entry of `--controllers` that names one decides about it.
+//! Which controllers run: the first entry of `--controllers` that names a controller decides.
 
 use crate::go_text::quote;
 
 /// A controller that `--controllers` may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Controller<'a> {
-    /// Its canonical name.
+    /// The canonical name.
     pub name: &'a str,
-    /// Its older name; empty if it never had one.
+    /// The alias; empty if it has none.
     pub alias: &'a str,
-    /// Whether it runs without being named.
+    /// Whether `*` enables it.
     pub on_by_default: bool,
 }
 
-/// The choice that `--controllers` makes, with aliases replaced by canonical names.
+/// The value of `--controllers`, with aliases replaced by canonical names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
+pub struct EnabledControllers {
     entries: Vec<String>,
 }
 
-impl Chosen {
-    /// Replaces aliases. Unknown names stay; [`problems`] tells about them.
+impl EnabledControllers {
+    /// Replaces aliases. Unknown names stay; [`problems`] reports them.
     pub(crate) fn new(given: &[String], known: &[Controller<'_>]) -> Self {
         let canonical = |entry: &String| match entry.strip_prefix('-') {
             Some(name) => format!("-{}", canonical(name, known)),
@@ -29,7 +29,7 @@ impl Chosen {
         Self { entries: given.iter().map(canonical).collect() }
     }
 
-    /// The entries by canonical name, as `/configz` shows them.
+    /// The entries with canonical names, as in `/configz`.
     #[must_use]
     pub fn entries(&self) -> &[String] {
         &self.entries
@@ -50,12 +50,13 @@ impl Chosen {
     }
 }
 
-/// Entries that name no controller, in the operator's spelling.
+/// The errors of entries that name no controller, in the spelling of the command line.
 pub(crate) fn problems(given: &[String], known: &[Controller<'_>]) -> Vec<String> {
     let unknown = |entry: &String| {
         let name = entry.strip_prefix('-').unwrap_or(entry);
-        let fits = entry == "*" || known.iter().any(|controller| controller.name == canonical(name, known));
-        (!fits).then(|| format!("{} is not in the list of known controllers", quote(name)))
+        let is_known =
+            entry == "*" || known.iter().any(|controller| controller.name == canonical(name, known));
+        (!is_known).then(|| format!("{} is not in the list of known controllers", quote(name)))
     };
     given.iter().filter_map(unknown).collect()
 }

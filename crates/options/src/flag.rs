@@ -1,67 +1,67 @@
-//! What a flag is: everything that parsing, help, completion, the man page and the reference page know about it.
+//! The definition of a flag, from which parsing, help, completion, the man page and the reference page derive.
 
 use std::net::Ipv4Addr;
 
-use crate::go_text::Span;
+use crate::go_text::GoDuration;
 
 /// A flag of the manager.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag {
-    /// Its long name, with hyphens.
+    /// The long name, with hyphens.
     pub name: &'static str,
-    /// Its one-letter name.
+    /// The shorthand.
     pub short: Option<char>,
-    /// Its type and the value it has when it is not given.
-    pub start: Start,
-    /// What it does, in whole sentences.
+    /// The type and the default value.
+    pub default: FlagDefault,
+    /// The help text, in sentences.
     pub help: &'static str,
-    /// What makes it take effect.
-    pub part: Part,
-    /// Why not to use it, for a flag that is only kept for old command lines. Help does not show such a flag.
+    /// Where it has an effect.
+    pub scope: FlagScope,
+    /// The deprecation message. Help omits deprecated flags.
     pub deprecated: Option<&'static str>,
 }
 
-/// The type of a flag together with its default.
+/// The type of a flag with its default.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Start {
-    /// On or off.
+pub enum FlagDefault {
+    /// A boolean.
     Bool(bool),
-    /// A number of 32 bits.
+    /// A 32-bit integer.
     Int32(i32),
-    /// A number of 64 bits.
+    /// A 64-bit integer.
     Int(i64),
-    /// A number with a point, in single precision.
+    /// A 32-bit float.
     Float32(f32),
-    /// A number with a point, in double precision.
+    /// A 64-bit float.
     Float64(f64),
-    /// A duration with units.
-    Span(Span),
-    /// Any text.
+    /// A duration.
+    Duration(GoDuration),
+    /// A string.
     Text(&'static str),
-    /// A comma-separated list that may be given repeatedly.
+    /// A list of strings; comma-separated and repeatable.
     List(&'static [&'static str]),
-    /// A list of numbers.
+    /// A list of integers.
     Numbers,
-    /// Pairs of key and value.
+    /// Key-value pairs.
     Map,
-    /// Feature gates, each with an optional component before it.
+    /// Feature gates, each with an optional component prefix.
     Gates,
     /// An IP address.
     Ip(Ipv4Addr),
-    /// Pairs of certificate and key file with optional names, one pair a flag.
+    /// A certificate and key file with optional host names; repeatable.
     CertKeys,
-    /// A size.
+    /// A quantity.
     Quantity,
     /// A log level.
     Level,
-    /// Log levels by module.
+    /// Log levels per module.
     Modules,
-    /// Whether to print the version.
+    /// `--version`.
     Version,
 }
 
-impl Start {
-    /// What help writes in the place of the value; nothing for flags that need none.
+impl FlagDefault {
+    /// The placeholder of the value in help; empty for booleans.
     #[must_use]
     pub const fn type_name(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Start {
             Self::Int(_) => "int",
             Self::Float32(_) => "float32",
             Self::Float64(_) => "float",
-            Self::Span(_) => "duration",
+            Self::Duration(_) => "duration",
             Self::Text(_) => "string",
             Self::List(_) => "strings",
             Self::Numbers => "int32Slice",
@@ -85,9 +85,9 @@ impl Start {
         }
     }
 
-    /// The value a flag of this type has when it is named without one; `None` if it needs one.
+    /// pflag's `NoOptDefVal`: the value of a flag that is given without one; `None` if it needs a value.
     #[must_use]
-    pub const fn bare(self) -> Option<&'static str> {
+    pub const fn no_opt_default(self) -> Option<&'static str> {
         match self {
             Self::Bool(_) | Self::Version => Some("true"),
             _ => None,
@@ -95,24 +95,24 @@ impl Start {
     }
 }
 
-/// What makes a flag take effect.
+/// Where a flag has an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The manager itself.
+pub enum FlagScope {
+    /// In the manager itself.
     Manager,
-    /// Any of these controllers, once it has landed.
+    /// In any of these controllers, once it is implemented.
     Controllers(&'static [&'static str]),
-    /// Nothing at all, in the original as little as here; the flag is accepted for old command lines.
+    /// Nowhere, neither here nor in the original; it is accepted for compatibility.
     Nothing,
 }
 
-impl Part {
-    /// Whether the flag does something, given the controllers that have landed.
+impl FlagScope {
+    /// Whether the flag has an effect, given the implemented controllers.
     #[must_use]
-    pub fn landed(self, landed: &[&str]) -> bool {
+    pub fn has_effect(self, implemented: &[&str]) -> bool {
         match self {
             Self::Manager => true,
-            Self::Controllers(names) => names.iter().any(|name| landed.contains(name)),
+            Self::Controllers(names) => names.iter().any(|name| implemented.contains(name)),
             Self::Nothing => false,
         }
     }
@@ -121,24 +121,24 @@ impl Part {
 /// A section of the help text.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// What stands before the word `flags`.
+    /// The title, without the word `flags`.
     pub title: &'static str,
-    /// Its flags, by name.
+    /// Its flags, sorted by name.
     pub flags: &'static [Flag],
 }
 
 /// A flag of the manager itself.
-pub(crate) const fn flag(name: &'static str, start: Start, help: &'static str) -> Flag {
-    Flag { name, short: None, start, help, part: Part::Manager, deprecated: None }
+pub(crate) const fn flag(name: &'static str, default: FlagDefault, help: &'static str) -> Flag {
+    Flag { name, short: None, default, help, scope: FlagScope::Manager, deprecated: None }
 }
 
 impl Flag {
     pub(crate) const fn of(self, controllers: &'static [&'static str]) -> Self {
-        Self { part: Part::Controllers(controllers), ..self }
+        Self { scope: FlagScope::Controllers(controllers), ..self }
     }
 
     pub(crate) const fn without_effect(self) -> Self {
-        Self { part: Part::Nothing, ..self }
+        Self { scope: FlagScope::Nothing, ..self }
     }
 
     pub(crate) const fn short(self, short: char) -> Self {
@@ -149,12 +149,12 @@ impl Flag {
         Self { deprecated: Some(text), ..self }
     }
 
-    /// What help says about a flag that does nothing yet.
+    /// The remark in help for a flag without effect.
     #[must_use]
-    pub fn remark(&self, landed: &[&str]) -> Option<&'static str> {
-        match self.part {
-            Part::Nothing => Some("(accepted and without effect)"),
-            part if !part.landed(landed) => Some("(its controller is not there yet)"),
+    pub fn remark(&self, implemented: &[&str]) -> Option<&'static str> {
+        match self.scope {
+            FlagScope::Nothing => Some("(accepted and without effect)"),
+            scope if !scope.has_effect(implemented) => Some("(its controller is not there yet)"),
             _ => None,
         }
     }

@@ -1,14 +1,14 @@
-//! Help in our own words, from the list of flags.
+//! The help text, generated from the list of flags.
 
-use crate::flag::{Flag, Group, Start};
+use crate::flag::{Flag, FlagDefault, Group};
 use crate::value::Value;
-use crate::versions::Versions;
+use crate::versions::EffectiveVersion;
 use crate::{CommandLineContext, flags, gates};
 
 const ABOUT: &str = "Keleustes is a kube-controller-manager: it watches a cluster through its API server and keeps \
                      changing it until it is in the state that its objects ask for.";
 
-/// The short text that goes before a complaint about arguments.
+/// The usage line that precedes an error about arguments.
 #[must_use]
 pub fn usage() -> &'static str {
     "Usage:\n  kube-controller-manager [flags]\n\nUse \"kube-controller-manager --help\" for a list of all flags.\n"
@@ -42,13 +42,13 @@ fn section(group: &Group, known: &CommandLineContext<'_>, width: usize) -> Strin
 
 fn spelling(flag: &Flag) -> String {
     let short = flag.short.map_or("    ".to_owned(), |short| format!("-{short}, "));
-    let kind = flag.start.type_name();
-    let space = if kind.is_empty() || flag.start == Start::Version { "" } else { " " };
-    let kind = if flag.start == Start::Version { "[=true]" } else { kind };
+    let kind = flag.default.type_name();
+    let space = if kind.is_empty() || flag.default == FlagDefault::Version { "" } else { " " };
+    let kind = if flag.default == FlagDefault::Version { "[=true]" } else { kind };
     format!("  {short}--{}{space}{kind}", flag.name)
 }
 
-/// What help says about a flag: what it does, its default, its possible values, whether it does anything.
+/// The help of a flag: its purpose, its default, its possible values, and whether it has an effect.
 pub(crate) fn description(flag: &Flag, known: &CommandLineContext<'_>) -> Vec<String> {
     let mut first = flag.help.to_owned();
     if let Some(default) = default_text(flag) {
@@ -62,12 +62,12 @@ pub(crate) fn description(flag: &Flag, known: &CommandLineContext<'_>) -> Vec<St
     match flag.name {
         "controllers" => lines.extend(controller_lines(known)),
         "emulated-version" => {
-            let versions = Versions::of(&known.build);
+            let versions = EffectiveVersion::of(&known.build);
             lines.push(format!("From {} to {}.", versions.floor(), versions.binary));
         }
         "feature-gates" => {
             lines.push("Gates that are not done yet:".to_owned());
-            lines.extend(gates::help_lines(Versions::of(&known.build)));
+            lines.extend(gates::help_lines(EffectiveVersion::of(&known.build)));
         }
         _ => {}
     }
@@ -87,21 +87,21 @@ fn controller_lines(known: &CommandLineContext<'_>) -> [String; 2] {
     ]
 }
 
-/// The default, when there is one worth telling.
+/// The default, unless it is the zero value of its type.
 pub(crate) fn default_text(flag: &Flag) -> Option<String> {
-    let value = Value::from(flag.start).to_string();
+    let value = Value::from(flag.default).to_string();
     let plain = matches!(value.as_str(), "" | "0" | "0s" | "false" | "[]");
-    let quoted = matches!(flag.start, Start::Text(_));
+    let quoted = matches!(flag.default, FlagDefault::Text(_));
     (!plain).then(|| if quoted { format!("\"{value}\"") } else { value })
 }
 
-/// Breaks a paragraph between words so that lines end before the width.
+/// Wraps a paragraph at the width.
 fn wrap(text: &str, indent: usize, width: usize) -> String {
-    let room = width.saturating_sub(indent).max(24);
+    let columns = width.saturating_sub(indent).max(24);
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
-            Some(line) if line.len() + 1 + word.len() <= room => {
+            Some(line) if line.len() + 1 + word.len() <= columns => {
                 line.push(' ');
                 line.push_str(word);
             }

@@ -1,29 +1,29 @@
-//! The file that says which controllers move between managers under a lease of their own.
+//! The leader migration configuration file.
 
 use serde::Deserialize;
 
 use crate::go_text::quote;
 
-/// Controllers that may move, and the lease that guards the move.
+/// The controllers that migrate between components, and the migration Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderMigration {
-    /// The name of the second lease.
+    /// The name of the migration Lease.
     pub leader_name: String,
-    /// The kind of the lock; `leases`, or `endpoints` which no cluster serves any more.
+    /// The kind of the lock: `leases`, or `endpoints`, which is no longer supported.
     pub resource_lock: String,
-    /// The controllers that move.
+    /// The migrating controllers.
     pub controller_leaders: Vec<ControllerLeader>,
-    /// Whether the file has a list at all, which `/configz` tells from an empty one.
+    /// Whether the file has a list; `/configz` distinguishes a missing list from an empty one.
     pub(crate) has_list: bool,
 }
 
-/// Where a controller runs.
+/// The component that runs a controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ControllerLeader {
-    /// The controller.
+    /// The name of the controller.
     pub name: String,
-    /// The program it runs in, or `*` for any.
+    /// The component, or `*` for any.
     pub component: String,
 }
 
@@ -31,20 +31,20 @@ const GROUP: &str = "controllermanager.config.k8s.io";
 const KIND: &str = "LeaderMigrationConfiguration";
 
 impl LeaderMigration {
-    /// What moves when no file says otherwise: the controllers that went into cloud managers.
+    /// The default without a file: the controllers that moved to cloud-controller-managers.
     pub(crate) fn without_file() -> Self {
-        let moves = |name: &str| ControllerLeader { name: name.to_owned(), component: "*".to_owned() };
+        let leader = |name: &str| ControllerLeader { name: name.to_owned(), component: "*".to_owned() };
         Self {
             leader_name: "cloud-provider-extraction-migration".to_owned(),
             resource_lock: "leases".to_owned(),
             controller_leaders: ["route-controller", "service-controller", "cloud-node-lifecycle-controller"]
-                .map(moves)
+                .map(leader)
                 .to_vec(),
             has_list: true,
         }
     }
 
-    /// Reads the text of a file, YAML or JSON.
+    /// Parses the file, YAML or JSON.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut fields = read_fields(text)?;
         let version = take_kind(&mut fields, text)?;
@@ -52,7 +52,7 @@ impl LeaderMigration {
         if lock_is_fixed && fields.contains_key("resourceLock") {
             return Err("strict decoding error: unknown field \"resourceLock\"".to_owned());
         }
-        let file: File = serde_json::from_value(fields.into()).map_err(|error| complaint(&error))?;
+        let file: File = serde_json::from_value(fields.into()).map_err(|error| decode_error(&error))?;
         let lock = if lock_is_fixed { "leases".to_owned() } else { file.resource_lock };
         let read = Self {
             leader_name: file.leader_name,
@@ -115,7 +115,7 @@ fn read_fields(text: &str) -> Result<Fields, String> {
     }
 }
 
-/// Takes type and version out of the fields; the version is returned.
+/// Removes `apiVersion` and `kind` from the fields and returns the version.
 fn take_kind(fields: &mut Fields, text: &str) -> Result<String, String> {
     let mut take = |name: &str| match fields.remove(name) {
         Some(serde_json::Value::String(value)) if !value.is_empty() => Some(value),
@@ -134,7 +134,7 @@ fn missing_kind(text: &str) -> String {
     format!("Object 'Kind' is missing in '{}'", text.trim().escape_debug())
 }
 
-fn complaint(error: &serde_json::Error) -> String {
+fn decode_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`')) {
         Some((field, _)) => format!("strict decoding error: unknown field {}", quote(field)),
@@ -142,7 +142,7 @@ fn complaint(error: &serde_json::Error) -> String {
     }
 }
 
-/// An error without line breaks, so that a log line stays one.
+/// An error without line breaks, for one log line.
 pub(crate) fn one_line(error: &impl ToString) -> String {
     let text = error.to_string();
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")

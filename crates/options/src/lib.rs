@@ -1,9 +1,9 @@
-//! The command line of the manager: what it accepts, what it refuses and in which words, and what it means.
+//! The command line of the manager: parsing, validation with the original's messages, and the resulting options.
 //!
 //! One list of flags ([`flags`]) feeds the parser, the help text, shell completion, the man page and the page in
-//! the documentation. Parsing follows the original's flag library to the letter ([`parse`]), because a manifest that starts the
-//! original must start this manager. Nothing here reads the environment or a clock; files come through the reader
-//! that the caller hands in.
+//! the documentation. Parsing follows the original's flag library exactly ([`parse`]), because a manifest that starts the
+//! original must start this manager. This crate reads neither the environment nor a clock; the caller passes a
+//! function that reads files.
 
 mod build;
 mod controllers;
@@ -23,64 +23,64 @@ use std::ffi::OsString;
 use std::io;
 
 pub use build::Build;
-pub use controllers::{Chosen, Controller};
+pub use controllers::{Controller, EnabledControllers};
 pub use gates::{FeatureGates, FeatureStage, GateState};
-pub use go_text::{Quantity, Span};
+pub use go_text::{GoDuration, Quantity};
 pub use help::usage;
 pub use leader_migration::{ControllerLeader, LeaderMigration};
 pub use options::*;
 pub use pages::{Shell, completion, flags_page, gates_page, man_page};
 pub use value::{ModuleLevel, SniCertKey};
-pub use versions::{Version, Versions};
+pub use versions::{EffectiveVersion, Version};
 
 use parser::Values;
-use value::VersionWish;
+use value::VersionFlag;
 
-/// What the command line depends on besides its arguments.
+/// The inputs of parsing besides the arguments.
 #[derive(Clone, Copy)]
 pub struct CommandLineContext<'a> {
-    /// All controllers the original has, whether they have landed here or not.
+    /// All controllers of the original, implemented here or not.
     pub controllers: &'a [Controller<'a>],
-    /// Canonical names of the controllers that have landed.
+    /// Canonical names of the implemented controllers.
     pub implemented: &'a [&'a str],
     /// The program's own version.
     pub build: Build<'a>,
-    /// Columns of the terminal that help is wrapped to; `None` leaves lines as long as they are.
+    /// The width of the terminal in columns, to which help is wrapped; `None` does not wrap.
     pub width: Option<usize>,
-    /// Reads a file that a flag names.
+    /// Reads a file named by a flag.
     pub read_file: &'a dyn Fn(&str) -> io::Result<String>,
 }
 
-/// What to do after the command line has been read.
+/// The result of parsing the command line.
 #[derive(Debug)]
 pub enum ParseOutcome {
     /// Run with these options.
     Run(Box<Options>),
-    /// Print this on stdout and end with success.
+    /// Print this on stdout and exit with 0.
     Print(String),
-    /// ReturnOutcome this and end.
+    /// Print the error and exit.
     Refuse {
-        /// What is wrong, in one line.
+        /// The error, in one line.
         message: String,
-        /// How to end.
+        /// The exit code.
         exit_code: u8,
-        /// How to tell.
+        /// Where the error is printed.
         manner: RefusalOutput,
     },
 }
 
-/// How a refusal is told.
+/// Where an error of the command line is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalOutput {
-    /// [`usage`] and then `Error: message`, on stderr: the arguments cannot be read.
+    /// [`usage`] and then `Error: message` on stderr: the arguments cannot be parsed.
     Usage,
-    /// `Error: message` on stderr: there are arguments that are no flags.
+    /// `Error: message` on stderr: there are positional arguments.
     Plain,
-    /// An error in the log, `command failed` with the message: the flags can be read and cannot be used.
+    /// The log line `command failed` with the message: the flags are parsed and fail validation.
     Logged,
 }
 
-/// Reads the arguments, without the program's name.
+/// Parses the arguments, without the program's name.
 pub fn parse<I, S>(args: I, known: &CommandLineContext<'_>) -> ParseOutcome
 where
     I: IntoIterator<Item = S>,
@@ -98,8 +98,8 @@ where
     if values.bool("help") {
         return ParseOutcome::Print(help::text(known));
     }
-    if values.left_over.iter().any(|arg| !arg.is_empty()) {
-        let got = go_text::quote_list(&values.left_over);
+    if values.positional.iter().any(|arg| !arg.is_empty()) {
+        let got = go_text::quote_list(&values.positional);
         return refuse(
             format!("\"kube-controller-manager\" does not take any arguments, got {got}"),
             RefusalOutput::Plain,
@@ -111,22 +111,22 @@ where
     }
 }
 
-/// Versions and gates come first, so that a wrong one is told even beside `--version`.
+/// Versions and gates are checked first, so that an invalid one is reported even together with `--version`.
 fn resolve(values: Values, known: &CommandLineContext<'_>) -> Result<ParseOutcome, String> {
     let (emulated, oldest) = (values.list("emulated-version"), values.list("min-compatibility-version"));
-    let versions = Versions::read(&emulated, &oldest, &known.build)?;
+    let versions = EffectiveVersion::read(&emulated, &oldest, &known.build)?;
     let read = FeatureGates::read(&values.gates("feature-gates"), versions)?;
     match values.version("version") {
-        VersionWish::Line => return Ok(ParseOutcome::Print(known.build.line())),
-        VersionWish::Raw => return Ok(ParseOutcome::Print(known.build.raw())),
-        VersionWish::Run | VersionWish::Report(_) => {}
+        VersionFlag::Line => return Ok(ParseOutcome::Print(known.build.line())),
+        VersionFlag::Raw => return Ok(ParseOutcome::Print(known.build.raw())),
+        VersionFlag::Run | VersionFlag::Report(_) => {}
     }
     let mut options = Options::read(values, read.gates, versions, known)?;
     options.warnings.splice(0..0, read.warnings);
     Ok(ParseOutcome::Run(Box::new(options)))
 }
 
-/// Refuses in one line, whatever was typed.
+/// An error in one line, whatever the arguments contain.
 fn refuse(message: String, manner: RefusalOutput) -> ParseOutcome {
     let message = if message.contains(['\n', '\r']) {
         message.replace('\n', "\\n").replace('\r', "\\r")
@@ -136,7 +136,7 @@ fn refuse(message: String, manner: RefusalOutput) -> ParseOutcome {
     ParseOutcome::Refuse { message, exit_code: 1, manner }
 }
 
-/// Puts all problems into one line: a single one as it is, several in brackets and none twice.
+/// Joins errors as `utilerrors.NewAggregate` does: a single one as it is, several in brackets, without duplicates.
 fn aggregate(problems: Vec<String>) -> Result<(), String> {
     let mut distinct: Vec<String> = Vec::new();
     for problem in problems {
@@ -151,7 +151,7 @@ fn aggregate(problems: Vec<String>) -> Result<(), String> {
     }
 }
 
-/// Why a file could not be read, in the words of the original.
+/// The error of reading a file, as Go words it.
 fn file_problem(path: &str, error: &io::Error) -> String {
     let reason = match error.kind() {
         io::ErrorKind::NotFound => "no such file or directory".to_owned(),

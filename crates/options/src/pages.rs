@@ -1,12 +1,12 @@
-//! Shell completion, the man page and the reference page, from the list of flags.
+//! Shell completion, the man page and the reference pages, generated from the list of flags.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 
-use crate::flag::{Flag, Part, Start};
+use crate::flag::{Flag, FlagDefault, FlagScope};
 use crate::{CommandLineContext, flags, gates, help};
 
-/// A shell that can complete flags.
+/// A shell with completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shell {
     /// bash
@@ -19,7 +19,7 @@ pub enum Shell {
 
 const PROGRAM: &str = "kube-controller-manager";
 
-/// A script that teaches a shell to complete the flags.
+/// The completion script of a shell.
 #[must_use]
 pub fn completion(shell: Shell, known: &CommandLineContext<'_>) -> String {
     let shell = match shell {
@@ -37,7 +37,7 @@ pub fn completion(shell: Shell, known: &CommandLineContext<'_>) -> String {
 pub fn man_page(known: &CommandLineContext<'_>) -> String {
     let man = clap_mangen::Man::new(command(known)).section("8");
     let mut page = Vec::new();
-    // Writing into memory does not fail. The synopsis is ours: clap would list all flags there.
+    // Writing into memory does not fail. The synopsis is written here because clap would list all flags in it.
     let _ = man.render_title(&mut page);
     let _ = man.render_name_section(&mut page);
     page.extend_from_slice(b".SH SYNOPSIS\n\\fBkube\\-controller\\-manager\\fR [\\fIflags\\fR]\n");
@@ -46,8 +46,8 @@ pub fn man_page(known: &CommandLineContext<'_>) -> String {
     String::from_utf8_lossy(&page).into_owned()
 }
 
-/// The flags as a clap command. It is used to write pages and never to parse: clap cannot leave a word after a
-/// boolean alone, replace a list's default on its first use only, or read underscores as hyphens.
+/// The flags as a clap command, to generate pages only. clap cannot parse as pflag does: treat a word after a boolean as
+/// positional, replace a list's default on first use only, or read underscores as hyphens.
 fn command(known: &CommandLineContext<'_>) -> Command {
     let mut command = Command::new(PROGRAM)
         .about("Keeps a Kubernetes cluster in the state its objects ask for")
@@ -72,8 +72,8 @@ fn argument(flag: &Flag, known: &CommandLineContext<'_>) -> Arg {
     if let Some(short) = flag.short {
         argument = argument.short(short);
     }
-    match flag.start {
-        Start::Bool(_) | Start::Version => return argument.action(ArgAction::SetTrue),
+    match flag.default {
+        FlagDefault::Bool(_) | FlagDefault::Version => return argument.action(ArgAction::SetTrue),
         kind => argument = argument.value_name(kind.type_name()).action(ArgAction::Append),
     }
     if flag.name.ends_with("-file") || flag.name.ends_with("kubeconfig") {
@@ -98,7 +98,7 @@ fn possible_values(flag: &Flag, known: &CommandLineContext<'_>) -> Vec<String> {
     }
 }
 
-/// The page about flags, in Markdown. It does not depend on which controllers have landed.
+/// The reference page of flags, in Markdown. It does not depend on which controllers are implemented.
 #[must_use]
 pub fn flags_page() -> String {
     let mut page = String::from(
@@ -121,22 +121,22 @@ pub fn flags_page() -> String {
 }
 
 fn flag_row(flag: &Flag) -> String {
-    let kind = match flag.start {
-        Start::Bool(_) => "bool",
+    let kind = match flag.default {
+        FlagDefault::Bool(_) => "bool",
         kind => kind.type_name(),
     };
     let default = help::default_text(flag).map_or(String::new(), |default| format!("`{default}`"));
     let mut text = flag.help.to_owned();
-    match (flag.deprecated, flag.part) {
+    match (flag.deprecated, flag.scope) {
         (Some(reason), _) => text.push_str(&format!(" Deprecated: {reason}")),
-        (None, Part::Nothing) => text.push_str(" Accepted and without effect."),
+        (None, FlagScope::Nothing) => text.push_str(" Accepted and without effect."),
         _ => {}
     }
     let short = flag.short.map_or(String::new(), |short| format!(", `-{short}`"));
     format!("| `--{}`{short} | {kind} | {default} | {text} |\n", flag.name)
 }
 
-/// The page about feature gates, in Markdown.
+/// The reference page of feature gates, in Markdown.
 #[must_use]
 pub fn gates_page() -> String {
     let mut page = String::from(

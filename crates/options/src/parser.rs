@@ -1,8 +1,8 @@
-//! Arguments become values by the rules of Go's pflag, which the original's command lines rely on.
+//! Parses arguments by the rules of Go's pflag, on which command lines of the original rely.
 //!
-//! Differences from the usual Rust parsers are on purpose: `--flag false` leaves `false` over for a boolean,
-//! underscores in names are hyphens, the first use of a list flag replaces its default and later ones append, and
-//! everything after `--` is left over.
+//! Unlike common Rust parsers: `false` in `--flag false` is a positional argument if the flag is a boolean, underscores
+//! in names are hyphens, the first use of a list flag replaces its default and later ones append, and everything after
+//! `--` is positional.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,44 +12,45 @@ use crate::flags;
 use crate::go_text::{quote, quote_char};
 use crate::value::Value;
 
-/// The values of all flags after the arguments have been read.
+/// The values of all flags after parsing.
 #[derive(Clone, Debug)]
 pub(crate) struct Values {
-    flags: BTreeMap<&'static str, Held>,
-    /// What is not a flag.
-    pub(crate) left_over: Vec<String>,
-    /// What to tell the operator at once.
+    flags: BTreeMap<&'static str, FlagValue>,
+    /// The positional arguments.
+    pub(crate) positional: Vec<String>,
+    /// Notices for stderr, about deprecated flags.
     pub(crate) notices: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct FlagValue {
     flag: &'static Flag,
     value: Value,
-    /// Whether the command line has named the flag.
+    /// Whether the command line sets the flag.
     given: bool,
 }
 
 impl Values {
-    /// The values without any argument.
+    /// The default values.
     pub(crate) fn defaults() -> Self {
-        let hold = |flag: &'static Flag| (flag.name, Held { flag, value: flag.start.into(), given: false });
-        Self { flags: flags::all().map(hold).collect(), left_over: Vec::new(), notices: Vec::new() }
+        let hold =
+            |flag: &'static Flag| (flag.name, FlagValue { flag, value: flag.default.into(), given: false });
+        Self { flags: flags::all().map(hold).collect(), positional: Vec::new(), notices: Vec::new() }
     }
 
-    /// Reads the arguments.
+    /// Parses the arguments.
     pub(crate) fn read(args: impl IntoIterator<Item = String>, build: &Build<'_>) -> Result<Self, String> {
         let mut values = Self::defaults();
         let mut args: VecDeque<String> = args.into_iter().collect();
         while let Some(arg) = args.pop_front() {
             if arg == "--" {
-                values.left_over.extend(args.drain(..));
+                values.positional.extend(args.drain(..));
             } else if arg.starts_with("--") {
                 values.read_long(&arg, &mut args, build)?;
             } else if arg.starts_with('-') && arg.len() > 1 {
                 values.read_short(&arg, &mut args, build)?;
             } else {
-                values.left_over.push(arg);
+                values.positional.push(arg);
             }
         }
         Ok(values)
@@ -64,15 +65,15 @@ impl Values {
         let Some(flag) = self.find(name) else {
             return Err(format!("unknown flag: --{name}"));
         };
-        let value = match (value, flag.start.bare()) {
+        let value = match (value, flag.default.no_opt_default()) {
             (Some(value), _) => value.to_owned(),
-            (None, Some(bare)) => bare.to_owned(),
+            (None, Some(value)) => value.to_owned(),
             (None, None) => args.pop_front().ok_or_else(|| format!("flag needs an argument: --{name}"))?,
         };
         self.set(flag, &value, build)
     }
 
-    /// Reads a cluster of one-letter flags: `-hv4`, `-v 4`, `-v=4`.
+    /// Parses a group of shorthand flags: `-hv4`, `-v 4`, `-v=4`.
     fn read_short(
         &mut self,
         arg: &str,
@@ -85,10 +86,10 @@ impl Values {
             let Some(flag) = flags::all().find(|flag| flag.short == Some(letter)) else {
                 return Err(format!("unknown shorthand flag: {} in -{letters}", quote_char(letter)));
             };
-            let (value, rest) = match (after.strip_prefix('='), flag.start.bare()) {
-                // Without anything behind the sign, the sign itself is the value or the next letter.
+            let (value, rest) = match (after.strip_prefix('='), flag.default.no_opt_default()) {
+                // With nothing after the equals sign, the sign itself is the value or the next shorthand.
                 (Some(value), _) if !value.is_empty() => (value.to_owned(), ""),
-                (_, Some(bare)) => (bare.to_owned(), after),
+                (_, Some(value)) => (value.to_owned(), after),
                 (_, None) if !after.is_empty() => (after.to_owned(), ""),
                 (_, None) => {
                     let missing = || format!("flag needs an argument: {} in -{letters}", quote_char(letter));
@@ -102,8 +103,8 @@ impl Values {
     }
 
     fn set(&mut self, flag: &'static Flag, text: &str, build: &Build<'_>) -> Result<(), String> {
-        let held = self.held_mut(flag.name);
-        if let Err(reason) = held.value.set(text, held.given, build) {
+        let entry = self.entry_mut(flag.name);
+        if let Err(reason) = entry.value.set(text, entry.given, build) {
             let short = flag.short.map_or(String::new(), |short| format!("-{short}, "));
             return Err(format!(
                 "invalid argument {} for \"{short}--{}\" flag: {reason}",
@@ -111,7 +112,7 @@ impl Values {
                 flag.name
             ));
         }
-        held.given = true;
+        entry.given = true;
         if let Some(reason) = flag.deprecated {
             self.notices.push(format!("Flag --{} has been deprecated, {reason}", flag.name));
         }
@@ -119,40 +120,39 @@ impl Values {
     }
 
     fn find(&self, name: &str) -> Option<&'static Flag> {
-        self.flags.get(name.replace('_', "-").as_str()).map(|held| held.flag)
+        self.flags.get(name.replace('_', "-").as_str()).map(|entry| entry.flag)
     }
 
     /// The value of a flag of the list.
     ///
     /// # Panics
-    /// If the list has no such flag. Names are written in this crate only, and reading the defaults, as every start
-    /// does, looks at each of them.
+    /// If the list has no such flag. Only this crate passes names, and every start reads all of them.
     pub(crate) fn value(&self, name: &str) -> &Value {
         match self.flags.get(name) {
-            Some(held) => &held.value,
+            Some(entry) => &entry.value,
             None => panic!("there is no flag --{name} in the list"),
         }
     }
 
-    fn held_mut(&mut self, name: &str) -> &mut Held {
+    fn entry_mut(&mut self, name: &str) -> &mut FlagValue {
         match self.flags.get_mut(name) {
-            Some(held) => held,
+            Some(entry) => entry,
             None => panic!("there is no flag --{name} in the list"),
         }
     }
 
-    /// Whether the command line has named the flag.
+    /// Whether the command line sets the flag.
     pub(crate) fn given(&self, name: &str) -> bool {
-        self.flags.get(name).is_some_and(|held| held.given)
+        self.flags.get(name).is_some_and(|entry| entry.given)
     }
 
-    /// All flags by name, with their values as text.
-    pub(crate) fn shown(&self) -> impl Iterator<Item = (&'static str, String)> {
-        self.flags.iter().map(|(name, held)| (*name, held.value.to_string()))
+    /// All flags by name, with their formatted values.
+    pub(crate) fn formatted(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.flags.iter().map(|(name, entry)| (*name, entry.value.to_string()))
     }
 }
 
-/// Typed reading; a wrong type is a mistake in this crate that the defaults already show.
+/// Typed accessors. A wrong type is a bug in this crate that reading the defaults reveals.
 macro_rules! typed {
     ($($method:ident: $variant:ident -> $type:ty;)*) => {
         impl Values {
@@ -172,7 +172,7 @@ typed! {
     int: Int -> i64;
     float32: Float32 -> f32;
     float64: Float64 -> f64;
-    span: Span -> crate::go_text::Span;
+    duration: Duration -> crate::go_text::GoDuration;
     text: Text -> String;
     list: List -> Vec<String>;
     numbers: Numbers -> Vec<i32>;
@@ -183,5 +183,5 @@ typed! {
     quantity: Quantity -> crate::go_text::Quantity;
     level: Level -> u32;
     modules: Modules -> Vec<crate::value::ModuleLevel>;
-    version: Version -> crate::value::VersionWish;
+    version: Version -> crate::value::VersionFlag;
 }

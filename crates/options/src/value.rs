@@ -1,11 +1,11 @@
-//! The value of a flag: how text changes it, and how it is shown.
+//! The value of a flag: how it is parsed and formatted.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::build::{self, Build};
-use crate::flag::Start;
-use crate::go_text::{self, Quantity, Span};
+use crate::flag::FlagDefault;
+use crate::go_text::{self, GoDuration, Quantity};
 
 /// A certificate for some host names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,30 +14,30 @@ pub struct SniCertKey {
     pub cert_file: String,
     /// The key file.
     pub key_file: String,
-    /// The names it serves; empty means those in the certificate.
+    /// The host names; empty means those in the certificate.
     pub names: Vec<String>,
 }
 
 /// The log level of the modules that match a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleLevel {
-    /// A module's name, possibly with wildcards.
+    /// A pattern of module names, with wildcards.
     pub pattern: String,
-    /// Its level.
+    /// The log level.
     pub verbosity: u32,
 }
 
-/// What `--version` asks for.
+/// The value of `--version`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum VersionWish {
-    /// Nothing.
+pub(crate) enum VersionFlag {
+    /// `false`: run.
     #[default]
     Run,
-    /// One line.
+    /// `true`: print the version and exit.
     Line,
-    /// All that is known.
+    /// `raw`: print all build information and exit.
     Raw,
-    /// To run under this name.
+    /// `vX.Y.Z-suffix`: run and report this version.
     Report(String),
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Value {
     Int(i64),
     Float32(f32),
     Float64(f64),
-    Span(Span),
+    Duration(GoDuration),
     Text(String),
     List(Vec<String>),
     Numbers(Vec<i32>),
@@ -59,36 +59,35 @@ pub(crate) enum Value {
     Quantity(Quantity),
     Level(u32),
     Modules(Vec<ModuleLevel>),
-    Version(VersionWish),
+    Version(VersionFlag),
 }
 
-impl From<Start> for Value {
-    fn from(start: Start) -> Self {
-        match start {
-            Start::Bool(on) => Self::Bool(on),
-            Start::Int32(number) => Self::Int32(number),
-            Start::Int(number) => Self::Int(number),
-            Start::Float32(number) => Self::Float32(number),
-            Start::Float64(number) => Self::Float64(number),
-            Start::Span(span) => Self::Span(span),
-            Start::Text(text) => Self::Text(text.to_owned()),
-            Start::List(items) => Self::List(items.iter().map(ToString::to_string).collect()),
-            Start::Numbers => Self::Numbers(Vec::new()),
-            Start::Map => Self::Map(BTreeMap::new()),
-            Start::Gates => Self::Gates(BTreeMap::new()),
-            Start::Ip(address) => Self::Ip(address.into()),
-            Start::CertKeys => Self::CertKeys(Vec::new()),
-            Start::Quantity => Self::Quantity(Quantity::default()),
-            Start::Level => Self::Level(0),
-            Start::Modules => Self::Modules(Vec::new()),
-            Start::Version => Self::Version(VersionWish::Run),
+impl From<FlagDefault> for Value {
+    fn from(default: FlagDefault) -> Self {
+        match default {
+            FlagDefault::Bool(on) => Self::Bool(on),
+            FlagDefault::Int32(number) => Self::Int32(number),
+            FlagDefault::Int(number) => Self::Int(number),
+            FlagDefault::Float32(number) => Self::Float32(number),
+            FlagDefault::Float64(number) => Self::Float64(number),
+            FlagDefault::Duration(duration) => Self::Duration(duration),
+            FlagDefault::Text(text) => Self::Text(text.to_owned()),
+            FlagDefault::List(items) => Self::List(items.iter().map(ToString::to_string).collect()),
+            FlagDefault::Numbers => Self::Numbers(Vec::new()),
+            FlagDefault::Map => Self::Map(BTreeMap::new()),
+            FlagDefault::Gates => Self::Gates(BTreeMap::new()),
+            FlagDefault::Ip(address) => Self::Ip(address.into()),
+            FlagDefault::CertKeys => Self::CertKeys(Vec::new()),
+            FlagDefault::Quantity => Self::Quantity(Quantity::default()),
+            FlagDefault::Level => Self::Level(0),
+            FlagDefault::Modules => Self::Modules(Vec::new()),
+            FlagDefault::Version => Self::Version(VersionFlag::Run),
         }
     }
 }
 
 impl Value {
-    /// Takes over what the text says. `again` tells that the flag was given before, so that lists grow instead of
-    /// losing their default.
+    /// Sets the value from text. With `again` the flag was given before, so a list is appended to instead of replaced.
     pub(crate) fn set(&mut self, text: &str, again: bool, build: &Build<'_>) -> Result<(), String> {
         match self {
             Self::Bool(on) => *on = go_text::parse_bool(text)?,
@@ -96,7 +95,7 @@ impl Value {
             Self::Int(number) => *number = go_text::parse_int(text, 64)?,
             Self::Float32(number) => *number = go_text::parse_float32(text)?,
             Self::Float64(number) => *number = go_text::parse_float64(text)?,
-            Self::Span(span) => *span = Span::parse(text)?,
+            Self::Duration(duration) => *duration = GoDuration::parse(text)?,
             Self::Text(old) => text.clone_into(old),
             Self::List(items) => {
                 let read = if text.is_empty() { Vec::new() } else { go_text::read_record(text)? };
@@ -115,7 +114,7 @@ impl Value {
             }
             Self::Gates(gates) => push_gates(gates, text),
             Self::Ip(address) => {
-                // An empty address leaves the old one, as the original has it.
+                // An empty address leaves the default, as in the original.
                 if !text.is_empty() {
                     let refuse = |_| format!("failed to parse IP: {}", go_text::quote(text));
                     *address = text.trim().parse::<IpAddr>().map_err(refuse)?.to_canonical();
@@ -125,7 +124,7 @@ impl Value {
             Self::Quantity(quantity) => *quantity = Quantity::parse(text)?,
             Self::Level(level) => *level = go_text::parse_uint31(text)?,
             Self::Modules(modules) => modules.extend(parse_modules(text)?),
-            Self::Version(wish) => *wish = parse_version_wish(text, build)?,
+            Self::Version(version) => *version = parse_version_flag(text, build)?,
         }
         Ok(())
     }
@@ -139,7 +138,7 @@ impl std::fmt::Display for Value {
             Self::Int(number) => write!(out, "{number}"),
             Self::Float32(number) => out.write_str(&go_text::format_float(&number.to_string())),
             Self::Float64(number) => out.write_str(&go_text::format_float(&number.to_string())),
-            Self::Span(span) => write!(out, "{span}"),
+            Self::Duration(duration) => write!(out, "{duration}"),
             Self::Text(text) => out.write_str(text),
             Self::List(items) => write!(out, "[{}]", go_text::write_record(items.iter().map(String::as_str))),
             Self::Numbers(numbers) => write!(out, "[{}]", join(numbers.iter(), ",")),
@@ -161,10 +160,10 @@ impl std::fmt::Display for Value {
                 let shown = modules.iter().map(|module| format!("{}={}", module.pattern, module.verbosity));
                 out.write_str(&join(shown, ","))
             }
-            Self::Version(VersionWish::Run) => out.write_str("false"),
-            Self::Version(VersionWish::Line) => out.write_str("true"),
-            Self::Version(VersionWish::Raw) => out.write_str("raw"),
-            Self::Version(VersionWish::Report(version)) => out.write_str(version),
+            Self::Version(VersionFlag::Run) => out.write_str("false"),
+            Self::Version(VersionFlag::Line) => out.write_str("true"),
+            Self::Version(VersionFlag::Raw) => out.write_str("raw"),
+            Self::Version(VersionFlag::Report(version)) => out.write_str(version),
         }
     }
 }
@@ -245,13 +244,13 @@ fn parse_modules(text: &str) -> Result<Vec<ModuleLevel>, String> {
     text.split(',').filter(|item| !item.is_empty()).map(module).collect()
 }
 
-fn parse_version_wish(text: &str, build: &Build<'_>) -> Result<VersionWish, String> {
+fn parse_version_flag(text: &str, build: &Build<'_>) -> Result<VersionFlag, String> {
     if text == "raw" {
-        return Ok(VersionWish::Raw);
+        return Ok(VersionFlag::Raw);
     }
     if text.starts_with('v') {
         build::may_report(text, build.git_version)?;
-        return Ok(VersionWish::Report(text.to_owned()));
+        return Ok(VersionFlag::Report(text.to_owned()));
     }
-    Ok(if go_text::parse_bool(text)? { VersionWish::Line } else { VersionWish::Run })
+    Ok(if go_text::parse_bool(text)? { VersionFlag::Line } else { VersionFlag::Run })
 }

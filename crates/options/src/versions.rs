@@ -1,11 +1,11 @@
-//! Which release the manager is, which one it acts as, and the oldest one it gets along with.
+//! The binary version, the emulation version and the minimum compatibility version.
 
 use std::fmt;
 
 use crate::build::{Build, parse_version};
 use crate::go_text::quote;
 
-/// How many releases back can be emulated.
+/// How many minor releases back can be emulated.
 const RELEASES_BACK: u64 = 3;
 
 /// Major and minor version.
@@ -29,26 +29,26 @@ impl Version {
     }
 }
 
-/// The versions that decide which features there are.
+/// The versions that decide which feature gates exist and their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Versions {
-    /// The release the program stands in for.
+pub struct EffectiveVersion {
+    /// The Kubernetes release that the program replaces.
     pub binary: Version,
-    /// The release whose features and defaults apply.
+    /// The release whose feature gates and defaults apply.
     pub emulation: Version,
-    /// The oldest release of the control plane to get along with.
+    /// The oldest release of other control plane components that must interoperate.
     pub min_compatibility: Version,
 }
 
-impl Versions {
-    /// The versions without any flag.
+impl EffectiveVersion {
+    /// The versions without flags.
     pub(crate) fn of(build: &Build<'_>) -> Self {
         let (major, minor) = build.major_minor();
         let binary = Version { major, minor };
         Self { binary, emulation: binary, min_compatibility: binary.back(1) }
     }
 
-    /// The versions after the two flags.
+    /// The versions after `--emulated-version` and `--min-compatibility-version`.
     pub(crate) fn read(
         emulated: &[String],
         min_compatibility: &[String],
@@ -70,7 +70,7 @@ impl Versions {
         self.binary.back(RELEASES_BACK)
     }
 
-    /// What is out of bounds.
+    /// Validation errors.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let (floor, binary, emulation) = (self.floor(), self.binary, self.emulation);
@@ -87,7 +87,7 @@ impl Versions {
     }
 }
 
-/// Reads the entries of a version flag. `kube` is the only component, and needs not be named.
+/// Parses the entries of a version flag. `kube` is the only component and its prefix is optional.
 fn version_of_kube(entries: &[String]) -> Result<Option<Version>, String> {
     let mut read: Vec<(&str, Version)> = Vec::new();
     for entry in entries {
@@ -108,16 +108,16 @@ fn version_of_kube(entries: &[String]) -> Result<Option<Version>, String> {
         read.push((component, version));
     }
     match read.iter().find(|(component, _)| *component != "kube") {
-        Some((stranger, _)) => Err(format!("component not registered: {stranger}")),
+        Some((unknown, _)) => Err(format!("component not registered: {unknown}")),
         None => Ok(read.first().map(|(_, version)| *version)),
     }
 }
 
-/// Whether metrics hidden in that release may be asked for: only those of the release before this one.
+/// Checks `--show-hidden-metrics-for-version`: only the previous minor release is allowed.
 pub(crate) fn hidden_metrics_problem(wanted: &str, binary: Version) -> Option<String> {
     let previous = binary.back(1).to_string();
-    let fits = wanted.is_empty() || wanted == previous;
-    (!fits).then(|| {
+    let is_valid = wanted.is_empty() || wanted == previous;
+    (!is_valid).then(|| {
         let reason = format!(
             "must be omitted or have the value '{previous}'; only the previous minor version is allowed"
         );

@@ -1,13 +1,13 @@
-//! No command line and no file makes the parser panic, and what it accepts it shows in a form it accepts again.
+//! No command line and no file makes the parser panic, and it accepts the values that it formats.
 
 mod common;
 
-use common::known;
-use keleustes_options::flag::Start;
+use common::context;
+use keleustes_options::flag::FlagDefault;
 use keleustes_options::{CommandLineContext, ParseOutcome, flags, parse};
 use proptest::prelude::*;
 
-/// Values that are likely to be right or nearly right for some flag.
+/// Values that are valid or nearly valid for some flag.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(String::new()),
@@ -39,7 +39,7 @@ proptest! {
 
     #[test]
     fn no_command_line_makes_the_parser_panic(args in prop::collection::vec(argument(), 0..5)) {
-        match parse(args.into_iter().flatten(), &known()) {
+        match parse(args.into_iter().flatten(), &context()) {
             ParseOutcome::Refuse { message, exit_code, .. } => {
                 prop_assert_eq!(exit_code, 1);
                 prop_assert!(!message.is_empty() && !message.contains(['\n', '\r']), "{:?}", message);
@@ -53,15 +53,15 @@ proptest! {
     }
 
     #[test]
-    fn what_is_shown_is_accepted_again(flag in prop::sample::select(flags::all().collect::<Vec<_>>()), value in value()) {
-        // Lists are shown in brackets that the flag itself does not read; gates with a colon before them.
-        let readable = !matches!(flag.start, Start::List(_) | Start::Numbers | Start::Map | Start::CertKeys | Start::Gates | Start::Version);
+    fn formatted_values_are_accepted(flag in prop::sample::select(flags::all().collect::<Vec<_>>()), value in value()) {
+        // Lists are formatted in brackets, which the flag does not parse; gates with a colon prefix.
+        let readable = !matches!(flag.default, FlagDefault::List(_) | FlagDefault::Numbers | FlagDefault::Map | FlagDefault::CertKeys | FlagDefault::Gates | FlagDefault::Version);
         if !readable || flag.name == "help" {
             return Ok(());
         }
-        let ParseOutcome::Run(options) = parse([format!("--{}={value}", flag.name)], &known()) else { return Ok(()) };
+        let ParseOutcome::Run(options) = parse([format!("--{}={value}", flag.name)], &context()) else { return Ok(()) };
         let shown = options.flagz()[flag.name].clone();
-        let ParseOutcome::Run(again) = parse([format!("--{}={shown}", flag.name)], &known()) else {
+        let ParseOutcome::Run(again) = parse([format!("--{}={shown}", flag.name)], &context()) else {
             return Err(TestCaseError::fail(format!("--{}={shown} was refused", flag.name)));
         };
         prop_assert_eq!(&again.flagz()[flag.name], &shown);
@@ -77,9 +77,9 @@ proptest! {
         manifest in any::<bool>(),
     ) {
         let read = |_: &str| Ok(text.clone());
-        let known = CommandLineContext { read_file: &read, ..known() };
+        let context = CommandLineContext { read_file: &read, ..context() };
         let args: &[&str] = if manifest { &["--allow-metric-labels-manifest=f"] } else { &["--enable-leader-migration", "--leader-migration-config=f"] };
-        if let ParseOutcome::Refuse { message, exit_code, .. } = parse(args, &known) {
+        if let ParseOutcome::Refuse { message, exit_code, .. } = parse(args, &context) {
             prop_assert_eq!(exit_code, 1);
             prop_assert!(!message.is_empty() && !message.contains('\n'), "{:?}", message);
         }

@@ -1,18 +1,18 @@
-//! What accepted command lines mean.
+//! The options that accepted command lines produce.
 
 mod common;
 
 use std::time::Duration;
 
-use common::{CONTROLLERS, known, print, run};
+use common::{CONTROLLERS, context, print, run};
 use keleustes_options::{
-    CommandLineContext, LogFormat, ParseOutcome, RefusalOutput, Shell, Span, Throttle, TlsVersion,
+    CommandLineContext, GoDuration, LogFormat, ParseOutcome, RefusalOutput, Shell, Throttle, TlsVersion,
     completion, flags, man_page, parse,
 };
 
 /// Proves OPT-1.
 #[test]
-fn values_stand_behind_a_sign_or_a_space_and_booleans_stand_alone() {
+fn values_follow_an_equals_sign_or_a_space_and_booleans_need_none() {
     let options = run(&[
         "--cluster-name=a",
         "--cluster-cidr",
@@ -29,7 +29,7 @@ fn values_stand_behind_a_sign_or_a_space_and_booleans_stand_alone() {
     assert_eq!(options.logs.verbosity, 4);
     assert!(!options.debugging.profiling);
     assert!(options.cloud.allocate_node_cidrs);
-    // A flag that needs a value takes whatever comes next.
+    // A flag that needs a value takes the next argument, whatever it is.
     assert_eq!(options.client.kubeconfig, "--master");
     for spelling in [&["-v7"][..], &["-v=7"], &["--v=7"], &["--v", "7"]] {
         assert_eq!(run(spelling).logs.verbosity, 7, "{spelling:?}");
@@ -41,7 +41,7 @@ fn values_stand_behind_a_sign_or_a_space_and_booleans_stand_alone() {
 fn underscores_in_names_are_hyphens() {
     assert_eq!(run(&["--concurrent_rc_syncs=9"]).workers.replication_controller, 9);
     assert!(run(&["--allocate_node-cidrs"]).cloud.allocate_node_cidrs);
-    // In values they stay what they are.
+    // Values are not changed.
     assert_eq!(run(&["--cluster_name=a_b"]).cloud.cluster_name, "a_b");
 }
 
@@ -64,14 +64,14 @@ fn the_first_use_of_a_list_replaces_its_default_and_later_ones_append() {
 
 /// Proves OPT-5.
 #[test]
-fn empty_arguments_are_no_arguments() {
+fn empty_arguments_are_ignored() {
     run(&["", "--cluster-name=a", ""]);
     run(&["--", ""]);
 }
 
 /// Proves OPT-6, OPT-8, OPT-9, OPT-92, OPT-114.
 #[test]
-fn the_connection_is_throttled_only_when_asked() {
+fn requests_are_throttled_only_if_a_flag_sets_a_limit() {
     let client = |args: &[&str]| run(args).client;
     let plain = client(&["--kubeconfig=k", "--master=https://m"]);
     assert_eq!((plain.kubeconfig.as_str(), plain.master.as_str()), ("k", "https://m"));
@@ -88,7 +88,7 @@ fn the_connection_is_throttled_only_when_asked() {
 
 /// Proves OPT-12, OPT-13.
 #[test]
-fn deprecated_flags_work_and_are_told() {
+fn deprecated_flags_work_and_print_a_notice() {
     let options = run(&["--node-sync-period=1s", "--node_sync_period=2s", "--allow-untagged-cloud"]);
     let no_op =
         "Flag --node-sync-period has been deprecated, This flag is currently no-op and will be deleted.";
@@ -102,13 +102,13 @@ fn deprecated_flags_work_and_are_told() {
 
 /// Proves OPT-20, OPT-25.
 #[test]
-fn help_goes_before_versions_and_gates_and_these_before_the_version() {
+fn help_precedes_validation_of_versions_and_gates_which_precedes_printing_the_version() {
     assert!(print(&["--help", "--feature-gates=Foo=true", "extra"]).contains("Usage:"));
     assert!(matches!(
-        parse(["--version", "--feature-gates=Foo=true"], &known()),
+        parse(["--version", "--feature-gates=Foo=true"], &context()),
         ParseOutcome::Refuse { .. }
     ));
-    // Logging is set up before anything else is checked, and after the version was printed.
+    // Logging flags are validated before all others, and after the version is printed.
     assert!(print(&["--version", "--logging-format=foo"]).starts_with("Kubernetes "));
     let both = ["--logging-format=foo", "--secure-port=-1"];
     assert_eq!(common::refused(&both), "format: Invalid value: \"foo\": Unsupported log format");
@@ -116,7 +116,7 @@ fn help_goes_before_versions_and_gates_and_these_before_the_version() {
 
 /// Proves OPT-14, OPT-23.
 #[test]
-fn help_is_grouped_and_says_what_does_nothing_yet() {
+fn help_is_grouped_and_marks_flags_without_effect() {
     let help = print(&["-h"]);
     assert_eq!(help, print(&["--help"]));
     let titles: Vec<_> = help.lines().filter_map(|line| line.strip_suffix(" flags:")).collect();
@@ -132,15 +132,15 @@ fn help_is_grouped_and_says_what_does_nothing_yet() {
     assert!(!line_of(&help, "concurrent-serviceaccount-token-syncs").contains(waiting));
     assert!(!line_of(&help, "secure-port").contains(waiting));
     assert!(line_of(&help, "cloud-config").ends_with("(accepted and without effect)"));
-    let all_landed = CommandLineContext { implemented: &["deployment-controller"], ..known() };
+    let all_landed = CommandLineContext { implemented: &["deployment-controller"], ..context() };
     let ParseOutcome::Print(help) = parse(["--help"], &all_landed) else { panic!("no help") };
     assert!(!line_of(&help, "concurrent-deployment-syncs").contains(waiting));
 }
 
 /// Proves OPT-23.
 #[test]
-fn help_keeps_to_the_width_of_the_terminal() {
-    let narrow = CommandLineContext { width: Some(120), controllers: &[], ..known() };
+fn help_is_wrapped_to_the_width_of_the_terminal() {
+    let narrow = CommandLineContext { width: Some(120), controllers: &[], ..context() };
     let ParseOutcome::Print(help) = parse(["--help"], &narrow) else { panic!("no help") };
     for line in help.lines() {
         assert!(line.len() <= 120, "{line}");
@@ -149,7 +149,7 @@ fn help_keeps_to_the_width_of_the_terminal() {
 
 /// Proves OPT-37.
 #[test]
-fn help_lists_the_controllers_and_those_that_are_off() {
+fn help_lists_all_controllers_and_those_off_by_default() {
     let help = print(&["--help"]);
     assert!(help.contains("All controllers: bootstrap-signer-controller, daemonset-controller, "));
     assert!(help.contains(
@@ -199,27 +199,27 @@ fn the_first_entry_that_names_a_controller_decides() {
 
 /// Proves OPT-35.
 #[test]
-fn a_controller_behind_a_gate_may_be_named() {
+fn a_controller_behind_a_feature_gate_can_be_listed() {
     let chosen = run(&["--controllers=podgroup-protection-controller"]).generic.controllers;
     assert!(chosen.enables("podgroup-protection-controller", true));
 }
 
 #[test]
-fn the_token_controller_may_be_named_with_a_minus() {
+fn the_token_controller_can_be_disabled() {
     let chosen = run(&["--controllers=*,-serviceaccount-token"]).generic.controllers;
     assert_eq!(chosen.entries(), ["*", "-serviceaccount-token-controller"]);
 }
 
 /// Proves OPT-40.
 #[test]
-fn without_an_election_any_lock_will_do() {
+fn without_leader_election_any_resource_lock_is_accepted() {
     let options = run(&["--leader-elect=false", "--leader-elect-resource-lock=endpoints"]);
     assert_eq!(options.leader_election.resource_lock, "endpoints");
 }
 
 /// Proves OPT-92.
 #[test]
-fn the_lease_is_the_managers_own() {
+fn leader_election_flags_are_typed() {
     let election = run(&[]).leader_election;
     assert!(election.leader_elect);
     assert_eq!(election.resource_lock, "leases");
@@ -228,13 +228,13 @@ fn the_lease_is_the_managers_own() {
         ("kube-system", "kube-controller-manager")
     );
     let spans = [election.lease_duration, election.renew_deadline, election.retry_period];
-    assert_eq!(spans, [Span::seconds(15), Span::seconds(10), Span::seconds(2)]);
-    assert_eq!(run(&[]).generic.controller_shutdown_timeout, Span::seconds(10));
+    assert_eq!(spans, [GoDuration::seconds(15), GoDuration::seconds(10), GoDuration::seconds(2)]);
+    assert_eq!(run(&[]).generic.controller_shutdown_timeout, GoDuration::seconds(10));
 }
 
 /// Proves OPT-53.
 #[test]
-fn headers_without_the_standard_one_are_doubted() {
+fn request_headers_without_the_standard_one_cause_a_warning() {
     let warnings =
         run(&["--requestheader-username-headers=x-user", "--requestheader-group-headers=X-REMOTE-GROUP"])
             .warnings;
@@ -247,14 +247,14 @@ fn headers_without_the_standard_one_are_doubted() {
 
 /// Proves OPT-54.
 #[test]
-fn uid_headers_may_be_in_any_case() {
+fn uid_headers_are_case_insensitive() {
     let header = run(&["--requestheader-uid-headers=y,x-remote-uid"]).authentication.request_header;
     assert_eq!(header.uid_headers, ["y", "x-remote-uid"]);
 }
 
 /// Proves OPT-55.
 #[test]
-fn some_worker_counts_may_be_nothing() {
+fn some_worker_counts_may_be_zero() {
     for flag in [
         "concurrent-deployment-syncs",
         "concurrent-replicaset-syncs",
@@ -276,7 +276,7 @@ fn some_worker_counts_may_be_nothing() {
 
 /// Proves OPT-56, OPT-110.
 #[test]
-fn what_serving_needs_is_checked_last_and_only_when_it_serves() {
+fn serving_flags_are_checked_last_and_only_if_the_port_is_enabled() {
     let bad = [
         ("--tls-min-version=foo", "unknown tls version \"foo\""),
         ("--tls-cipher-suites=foo", "Cipher suite foo not supported or doesn't exist"),
@@ -286,7 +286,7 @@ fn what_serving_needs_is_checked_last_and_only_when_it_serves() {
     for (flag, message) in bad {
         assert_eq!(common::refused(&[flag]), message);
         assert!(!run(&[flag, "--secure-port=0"]).serving.is_enabled());
-        // Other mistakes are told first.
+        // Other errors are reported first.
         assert_eq!(
             common::refused(&[flag, "--controllers=foo"]),
             "\"foo\" is not in the list of known controllers"
@@ -299,7 +299,7 @@ fn what_serving_needs_is_checked_last_and_only_when_it_serves() {
 
 /// Proves OPT-72.
 #[test]
-fn gates_that_will_go_may_be_set_and_are_doubted() {
+fn deprecated_and_ga_gates_can_be_set_with_a_warning() {
     let options = run(&["--feature-gates=DynamicResourceAllocation=true,AllowDNSOnlyNodeCSR=true"]);
     assert_eq!(
         options.warnings,
@@ -322,7 +322,7 @@ fn gates_are_set_by_name_by_component_and_by_stage() {
         &["--feature-gates=ClientsAllowCBOR=true", "--feature-gates=WatchListClient=false"],
         "ClientsAllowCBOR"
     ));
-    // The last one counts, and a name goes before its stage wherever it stands.
+    // The last entry counts, and a gate's name takes precedence over its stage wherever it stands.
     assert!(on(
         &["--feature-gates=ClientsAllowCBOR=false", "--feature-gates=ClientsAllowCBOR=true"],
         "ClientsAllowCBOR"
@@ -333,7 +333,7 @@ fn gates_are_set_by_name_by_component_and_by_stage() {
 
 /// Proves OPT-76, OPT-77.
 #[test]
-fn an_emulated_release_brings_its_own_gates() {
+fn an_emulated_release_has_its_own_gates() {
     assert!(run(&["--emulated-version=1.36"]).gates.enabled("AtomicFIFO"));
     assert!(!run(&["--emulated-version=1.34"]).gates.enabled("AtomicFIFO"));
     let versions = |args: &[&str]| {
@@ -388,7 +388,7 @@ fn metrics_are_typed() {
     assert_eq!(metrics.disabled, ["x", "y"]);
     assert!(metrics.show_hidden && !run(&[]).metrics.show_hidden);
     let read = |_: &str| Ok("\"m,l\": a\n".to_owned());
-    let known = CommandLineContext { read_file: &read, ..known() };
+    let known = CommandLineContext { read_file: &read, ..context() };
     let ParseOutcome::Run(options) = parse(["--allow-metric-labels-manifest=f"], &known) else {
         panic!("refused")
     };
@@ -421,16 +421,16 @@ fn every_flag_can_be_logged() {
 
 /// Proves OPT-116.
 #[test]
-fn spans_may_be_nothing() {
+fn durations_may_be_zero() {
     let generic = run(&["--min-resync-period=0", "--controller-start-interval=250ms"]).generic;
-    assert_eq!(generic.min_resync_period, Span::ZERO);
+    assert_eq!(generic.min_resync_period, GoDuration::ZERO);
     assert_eq!(generic.controller_start_interval.to_std(), Duration::from_millis(250));
 }
 
 #[test]
-fn shells_and_man_know_every_flag() {
+fn completion_and_man_page_list_every_flag() {
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        let script = completion(shell, &known());
+        let script = completion(shell, &context());
         for flag in flags::all().filter(|flag| flag.deprecated.is_none()) {
             let found =
                 if shell == Shell::Fish { format!("-l {}", flag.name) } else { format!("--{}", flag.name) };
@@ -438,8 +438,8 @@ fn shells_and_man_know_every_flag() {
         }
         assert!(script.contains("bootstrap-signer-controller"), "{shell:?}");
     }
-    assert!(!completion(Shell::Bash, &known()).contains("-W \"*"), "bash would offer files for a star");
-    let page = man_page(&known());
+    assert!(!completion(Shell::Bash, &context()).contains("-W \"*"), "bash would offer files for a star");
+    let page = man_page(&context());
     assert!(page.contains(".TH") && page.contains("kube\\-controller\\-manager"));
     for flag in flags::all().filter(|flag| flag.deprecated.is_none()) {
         assert!(page.contains(&flag.name.replace('-', "\\-")), "{}", flag.name);
@@ -448,10 +448,10 @@ fn shells_and_man_know_every_flag() {
 
 #[cfg(unix)]
 #[test]
-fn an_argument_that_is_no_text_is_refused() {
+fn an_argument_that_is_not_utf8_is_refused() {
     use std::os::unix::ffi::OsStringExt;
     let argument = std::ffi::OsString::from_vec(b"--cluster-name=\xff".to_vec());
-    let outcome = parse([argument], &known());
+    let outcome = parse([argument], &context());
     assert!(
         matches!(outcome, ParseOutcome::Refuse { exit_code: 1, manner: RefusalOutput::Usage, .. }),
         "{outcome:?}"

@@ -1,4 +1,4 @@
-//! The same flags give the same configuration, flags and gates as in the original, of which they were recorded.
+//! The same flags give the same `/configz`, `/flagz` and gates as recorded from the original.
 
 mod common;
 
@@ -9,7 +9,7 @@ use keleustes_options::flags;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What the original, v1.37.1, showed on `/configz`, `/flagz` and `/metrics` when it was started with these flags.
+/// `/configz`, `/flagz` and `/metrics` of the original, v1.37.1, started with these flags.
 #[derive(Deserialize)]
 struct Recording {
     args: Vec<String>,
@@ -34,7 +34,7 @@ fn options_of(recording: &Recording) -> keleustes_options::Options {
     run(&recording.args.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Lists whose order the original leaves to a hash map.
+/// Sorts the list whose order is that of a hash map in the original.
 fn sorted(mut configz: Value) -> Value {
     let ignored = &mut configz[GROUP]["GarbageCollectorController"]["GCIgnoredResources"];
     ignored.as_array_mut().expect("a list of resources").sort_by_key(ToString::to_string);
@@ -43,7 +43,7 @@ fn sorted(mut configz: Value) -> Value {
 
 /// Proves OPT-2, OPT-4, OPT-33, OPT-45, OPT-90, OPT-91, OPT-92, OPT-93.
 #[test]
-fn configz_is_that_of_the_original() {
+fn configz_equals_the_original() {
     for (name, recording) in recordings() {
         let (ours, theirs) = (sorted(options_of(&recording).configz()), sorted(recording.configz));
         for (section, value) in theirs[GROUP].as_object().expect("an object") {
@@ -55,7 +55,7 @@ fn configz_is_that_of_the_original() {
 
 /// Proves OPT-10, OPT-102.
 #[test]
-fn flagz_is_that_of_the_original() {
+fn flagz_equals_the_original() {
     for (name, recording) in recordings() {
         let options = options_of(&recording);
         assert_eq!(options.flagz(), recording.flags, "{name}");
@@ -71,7 +71,7 @@ fn flagz_is_that_of_the_original() {
 
 /// Proves OPT-74, OPT-76, OPT-77.
 #[test]
-fn gates_and_versions_are_those_of_the_original() {
+fn gates_and_versions_equal_the_original() {
     for (name, recording) in recordings() {
         let options = options_of(&recording);
         let ours: BTreeMap<_, _> = options
@@ -92,7 +92,7 @@ fn gates_and_versions_are_those_of_the_original() {
 
 /// Proves OPT-10, OPT-11, OPT-14.
 #[test]
-fn the_list_of_flags_is_that_of_the_original() {
+fn the_list_of_flags_equals_the_original() {
     let shown = |text: &str| if matches!(text, "" | "[]") { String::new() } else { text.to_owned() };
     let theirs: Vec<_> = recorded("flags.tsv")
         .lines()
@@ -114,7 +114,7 @@ fn the_list_of_flags_is_that_of_the_original() {
         .iter()
         .flat_map(|group| group.flags.iter().map(move |flag| (group.title, flag)))
         .map(|(group, flag)| {
-            let kind = if flag.start.type_name().is_empty() { "bool" } else { flag.start.type_name() };
+            let kind = if flag.default.type_name().is_empty() { "bool" } else { flag.default.type_name() };
             let starts = |line: &&str| line.trim_start().starts_with(&format!("--{} ", flag.name));
             let line = help.lines().find(starts).unwrap_or_default();
             let default = line.split_once(" (default ").and_then(|(_, rest)| rest.split_once(')'));

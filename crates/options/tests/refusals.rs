@@ -1,27 +1,27 @@
-//! Every bad command line is refused in one clear line and with the original's exit code.
+//! Every invalid command line is refused with a message of one line and the original's exit code.
 //!
-//! The rows were recorded from the original, v1.37.1. With `KUBE_CONTROLLER_MANAGER` set to its path they are held
-//! against it once more.
+//! The rows were recorded from the original, v1.37.1. With `KUBE_CONTROLLER_MANAGER` set to its path they are
+//! compared with it again.
 
 mod common;
 
 use std::process::Command;
 
-use common::{known, recorded, refusal};
+use common::{context, recorded, refusal};
 use keleustes_options::{ParseOutcome, RefusalOutput, parse};
 use serde::Deserialize;
 
-/// A command line and what the original says about it, always with exit code 1.
+/// A command line and the original's error; the exit code is always 1.
 #[derive(Deserialize)]
 struct Row {
     args: Vec<String>,
-    /// Whether the flags could be read, and the complaint went to the log.
+    /// Whether parsing succeeded and the error of validation was logged.
     logged: bool,
     message: String,
 }
 
-/// Where our words are not the original's, and why: it speaks of its own language.
-const OWN_WORDS: &[(&str, &str)] = &[(
+/// Messages that differ: the original's names Go.
+const DIFFERENT_MESSAGES: &[(&str, &str)] = &[(
     "curve preference 1 is not supported by the current Go version",
     "curve preference 1 is not supported",
 )];
@@ -35,13 +35,13 @@ fn rows() -> Vec<Row> {
 /// OPT-54, OPT-62, OPT-70, OPT-71, OPT-72, OPT-73, OPT-76, OPT-77, OPT-78, OPT-79, OPT-80, OPT-81, OPT-82, OPT-83,
 /// OPT-95, LE-60, LE-61, LE-62, EPS-4.
 #[test]
-fn bad_command_lines_are_refused_in_the_words_of_the_original() {
+fn invalid_command_lines_are_refused_with_the_messages_of_the_original() {
     let rows = rows();
     assert!(rows.len() >= 150, "the table has shrunk to {}", rows.len());
     for row in rows {
         let args: Vec<_> = row.args.iter().map(String::as_str).collect();
         let (message, manner) = refusal(&args);
-        let own = OWN_WORDS.iter().find(|(theirs, _)| *theirs == row.message);
+        let own = DIFFERENT_MESSAGES.iter().find(|(theirs, _)| *theirs == row.message);
         assert_eq!(message, own.map_or(row.message.as_str(), |(_, ours)| *ours), "{args:?}");
         assert!(!message.contains('\n'), "{args:?}: {message}");
         assert_eq!(manner == RefusalOutput::Logged, row.logged, "{args:?}");
@@ -50,16 +50,16 @@ fn bad_command_lines_are_refused_in_the_words_of_the_original() {
 
 /// Proves OPT-21.
 #[test]
-fn usage_goes_with_arguments_that_cannot_be_read_and_only_with_them() {
+fn usage_is_printed_only_for_arguments_that_cannot_be_parsed() {
     assert_eq!(refusal(&["--nope"]).1, RefusalOutput::Usage);
     assert_eq!(refusal(&["extra"]).1, RefusalOutput::Plain);
     assert_eq!(refusal(&["--secure-port=-1"]).1, RefusalOutput::Logged);
     assert!(keleustes_options::usage().starts_with("Usage:\n"));
 }
 
-/// Configuration files whose complaints are in our own words, or that the original complains about in several lines.
+/// Configuration files whose errors differ from the original's, or have several lines there.
 #[test]
-fn broken_files_are_refused_in_one_line() {
+fn invalid_files_are_refused_in_one_line() {
     let migrations = [
         ("{{{", "couldn't get version/kind; json parse error: "),
         ("a: b", "Object 'Kind' is missing in 'a: b'"),
@@ -78,9 +78,9 @@ fn broken_files_are_refused_in_one_line() {
     ];
     for (text, start) in migrations {
         let read = |_: &str| Ok(text.to_owned());
-        let known = keleustes_options::CommandLineContext { read_file: &read, ..known() };
+        let context = keleustes_options::CommandLineContext { read_file: &read, ..context() };
         let args = ["--enable-leader-migration", "--leader-migration-config=x"];
-        let ParseOutcome::Refuse { message, exit_code: 1, .. } = parse(args, &known) else {
+        let ParseOutcome::Refuse { message, exit_code: 1, .. } = parse(args, &context) else {
             panic!("{text}")
         };
         assert!(message.starts_with(start), "{text}: {message}");
@@ -91,9 +91,9 @@ fn broken_files_are_refused_in_one_line() {
         ("\"a", "failed to parse allow list manifest: "),
     ] {
         let read = |_: &str| Ok(text.to_owned());
-        let known = keleustes_options::CommandLineContext { read_file: &read, ..known() };
+        let context = keleustes_options::CommandLineContext { read_file: &read, ..context() };
         let ParseOutcome::Refuse { message, exit_code: 1, .. } =
-            parse(["--allow-metric-labels-manifest=x"], &known)
+            parse(["--allow-metric-labels-manifest=x"], &context)
         else {
             panic!("{text}")
         };
@@ -102,11 +102,11 @@ fn broken_files_are_refused_in_one_line() {
     }
 }
 
-/// Gates are told in the order of their names; the original's order is that of a hash map.
+/// Errors are in the order of gate names; the original's order is that of a hash map.
 ///
 /// Proves OPT-64, OPT-73.
 #[test]
-fn all_broken_dependencies_of_gates_are_told() {
+fn all_violated_gate_dependencies_are_reported() {
     let names = [
         "NodeControllerLeaseCircuitBreaker",
         "StaleControllerConsistencyDaemonSet",
@@ -115,15 +115,15 @@ fn all_broken_dependencies_of_gates_are_told() {
         "StaleControllerConsistencyReplicaSet",
         "StaleControllerConsistencyStatefulSet",
     ];
-    let told = names
+    let errors = names
         .map(|name| format!("{name} is enabled, but depends on features that are disabled: [AtomicFIFO]"));
-    assert_eq!(refusal(&["--feature-gates=AtomicFIFO=false"]).0, format!("[{}]", told.join(", ")));
+    assert_eq!(refusal(&["--feature-gates=AtomicFIFO=false"]).0, format!("[{}]", errors.join(", ")));
     let off = names.map(|name| format!("{name}=false")).join(",");
     common::run(&[&format!("--feature-gates=AtomicFIFO=false,{off}")]);
 }
 
 #[test]
-fn the_original_still_says_so() {
+fn the_original_still_prints_these_messages() {
     let Ok(original) = std::env::var("KUBE_CONTROLLER_MANAGER") else {
         return;
     };
@@ -138,15 +138,15 @@ fn the_original_still_says_so() {
         args.extend(row.args.iter().map(String::as_str));
         let files = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/files");
         let output = Command::new(&original).args(&args).current_dir(files).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
         let expected = if row.logged {
             let quoted = row.message.replace('\\', "\\\\").replace('"', "\\\"");
             format!("\"command failed\" err=\"{quoted}\"")
         } else {
             format!("Error: {}", row.message)
         };
-        let last = told.lines().last().unwrap_or_default();
+        let last = stderr.lines().last().unwrap_or_default();
         assert!(last.ends_with(&expected), "{args:?}: {last}");
     }
 }

@@ -1,4 +1,4 @@
-//! What happened to one object, and whom that wakes.
+//! A change of one cached object, and the items it enqueues.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keleustes_objects::{ArcStr, Key, Object};
 
-/// What happened to one object of a kind: the state before, the state after, or both.
+/// A change of one cached object: its old state, its new state, or both.
 pub struct Change<T> {
     old: Option<Arc<T>>,
     new: Option<Arc<T>>,
@@ -14,19 +14,19 @@ pub struct Change<T> {
 }
 
 impl<T: Object> Change<T> {
-    /// It appeared.
+    /// The object was added.
     #[must_use]
     pub fn added(new: Arc<T>) -> Self {
         Self::between(None, new)
     }
 
-    /// It is gone; this was its last known state.
+    /// The object was deleted; `last` is its last known state.
     #[must_use]
     pub fn deleted(last: Arc<T>) -> Self {
         Self { old: Some(last), new: None, resync: false }
     }
 
-    /// It is as it was, and is shown again so that nobody has to rely on never missing anything.
+    /// A resync of an unchanged object, which makes up for events that a controller handled wrongly.
     #[must_use]
     pub fn resync(object: Arc<T>) -> Self {
         Self { old: Some(object.clone()), new: Some(object), resync: true }
@@ -44,72 +44,73 @@ impl<T: Object> Change<T> {
         (self.old, self.new, self.resync)
     }
 
-    /// The state before, if there was one.
+    /// The old state; `None` for an addition.
     #[must_use]
     pub fn old(&self) -> Option<&Arc<T>> {
         self.old.as_ref()
     }
 
-    /// The state after, if there is one.
+    /// The new state; `None` for a deletion.
     #[must_use]
+    #[allow(clippy::new_ret_no_self)] // Named after the second argument of client-go's `OnUpdate`.
     pub fn new(&self) -> Option<&Arc<T>> {
         self.new.as_ref()
     }
 
-    /// The newest state that is known.
+    /// The latest known state: the new one, or the last one of a deleted object.
     #[must_use]
     pub fn latest(&self) -> &Arc<T> {
         match (&self.new, &self.old) {
             (Some(object), _) | (None, Some(object)) => object,
-            (None, None) => unreachable!("every constructor gives at least one state"),
+            (None, None) => unreachable!("every constructor sets at least one state"),
         }
     }
 
-    /// Both states, the old one first: whoever depends on what an object points to wants to hear of
-    /// where it pointed before, too.
+    /// Both states, the old one first: when a reference changes, the old and the new referent are enqueued. A resync
+    /// yields its only state once.
     pub fn old_and_new(&self) -> impl Iterator<Item = &Arc<T>> {
         let new = if self.resync { None } else { self.new.as_ref() };
         self.old.iter().chain(new)
     }
 
-    /// Whether the object is gone.
+    /// Whether the object was deleted.
     #[must_use]
     pub fn is_deletion(&self) -> bool {
         self.new.is_none()
     }
 
-    /// Whether nothing happened and the object is only shown again.
+    /// Whether this is a resync of an unchanged object.
     #[must_use]
     pub fn is_resync(&self) -> bool {
         self.resync
     }
 }
 
-/// What a queue holds and a controller is asked about: a key, and facts that the cache may have
-/// forgotten by the time the key's turn comes.
+/// An item of a work queue: a key, and attributes that the cache may no longer hold when the key is reconciled, such
+/// as the UID of a deleted object. Items with different attributes are different items.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Item {
-    /// What it is about.
+    /// The key of the object.
     pub key: Key,
-    facts: Vec<(&'static str, ArcStr)>,
+    attributes: Vec<(&'static str, ArcStr)>,
 }
 
 impl Item {
-    /// Adds a fact.
+    /// Adds an attribute.
     #[must_use]
-    pub fn with_attribute(mut self, name: &'static str, fact: impl Into<ArcStr>) -> Self {
-        self.facts.push((name, fact.into()));
+    pub fn with_attribute(mut self, name: &'static str, value: impl Into<ArcStr>) -> Self {
+        self.attributes.push((name, value.into()));
         self
     }
 
-    /// A fact; empty if it was not given.
+    /// The value of an attribute; empty if the item does not have it.
     #[must_use]
     pub fn attribute(&self, name: &str) -> &str {
-        self.facts.iter().find(|(there, _)| *there == name).map_or("", |(_, fact)| fact.as_str())
+        self.attributes.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value.as_str())
     }
 }
 
-/// An item stands for its key wherever only the key matters.
+/// An item dereferences to its key.
 impl std::ops::Deref for Item {
     type Target = Key;
 
@@ -120,7 +121,7 @@ impl std::ops::Deref for Item {
 
 impl From<Key> for Item {
     fn from(key: Key) -> Self {
-        Self { key, facts: Vec::new() }
+        Self { key, attributes: Vec::new() }
     }
 }
 
@@ -133,7 +134,7 @@ impl From<&Key> for Item {
 impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.key)?;
-        self.facts.iter().try_for_each(|(name, fact)| write!(f, " {name}={fact}"))
+        self.attributes.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
     }
 }
 
@@ -143,24 +144,24 @@ impl fmt::Debug for Item {
     }
 }
 
-/// Collects the items that a change wakes.
+/// Collects the items that a change enqueues.
 #[derive(Default)]
 pub struct Enqueue {
     items: Vec<(Item, Duration)>,
 }
 
 impl Enqueue {
-    /// Enqueue an item now.
+    /// Enqueues an item now.
     pub fn add(&mut self, item: impl Into<Item>) {
         self.items.push((item.into(), Duration::ZERO));
     }
 
-    /// Enqueue an item after a while.
+    /// Enqueues an item after a delay.
     pub fn add_after(&mut self, item: impl Into<Item>, delay: Duration) {
         self.items.push((item.into(), delay));
     }
 
-    /// What was collected, in order.
+    /// The collected items with their delays, in order.
     #[must_use]
     pub fn into_items(self) -> Vec<(Item, Duration)> {
         self.items

@@ -1,4 +1,4 @@
-//! What a script of several decisions works with: a view, hands that apply plans, and their answers.
+//! What a reconcile of several steps works with: the caches, live reads, writes and their outcomes.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,112 +15,110 @@ use crate::{AnyObject, Effects, Item, KindEntry, Measurement, Plan, View};
 /// A future that any executor may drive.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What the world offers to a script. The runtime has one made of caches and connections, a
-/// rehearsal one made of tables.
+/// The I/O of a reconcile. The runtime implements it with caches and API requests, the rehearsal with in-memory
+/// stores.
 pub trait ReconcileIo: Send {
-    /// Shows the caches as they are at this moment.
-    fn with_view(&self, eye: &mut dyn FnMut(&View<'_>));
-    /// Carries out a plan.
+    /// Calls `f` with a view of the caches as they are now.
+    fn with_view(&self, f: &mut dyn FnMut(&View<'_>));
+    /// Applies a plan.
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied>;
-    /// Notes a measurement.
+    /// Observes a metric.
     fn measure(&mut self, measurement: Measurement);
-    /// Puts another item into the queue of the same loop.
+    /// Enqueues another item in the queue of the same loop.
     fn enqueue(&mut self, item: Item);
-    /// Reads objects afresh, as JSON, all at once: one answer for each key, in order.
+    /// Reads live objects as JSON with concurrent GETs: one result per key, in order.
     fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>>;
-    /// Reads the metadata of one object afresh, as JSON; `None` if it is not there.
+    /// Reads the live metadata of one object as JSON; `None` if it is not found.
     fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, FetchResult>;
-    /// The resource of a kind as it is served now or was a moment ago; `None` if there is none.
-    fn resource_of<'a>(&'a mut self, line: &'a TypeMeta)
+    /// The resource of a kind from the cached discovery; `None` if the server does not serve the kind.
+    fn resource_of<'a>(&'a mut self, kind: &'a TypeMeta)
     -> BoxFuture<'a, Result<Option<Resource>, ApiError>>;
-    /// Enqueue other items and records events.
-    fn effects(&mut self, stir: Effects);
-    /// Lists afresh, all at once: one answer for each question, in order.
-    fn list<'a>(&'a mut self, listings: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>>;
-    /// Asks the server anew what it serves.
+    /// Enqueues items in any queue of the controller and records events.
+    fn effects(&mut self, effects: Effects);
+    /// Lists live objects with concurrent requests: one result per request, in order.
+    fn list<'a>(&'a mut self, requests: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>>;
+    /// Runs API discovery without a cache.
     fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>>;
 }
 
-/// An object as the server has it, as JSON; `None` if it is not there.
+/// A live object as JSON; `None` if it is not found.
 pub type FetchResult = Result<Option<String>, ApiError>;
 
-/// What is to be listed.
+/// A live list request.
 #[derive(Clone, Debug)]
 pub struct ListRequest {
-    /// Objects of this kind.
+    /// The kind to list.
     pub kind: KindEntry,
-    /// In this namespace; empty for all.
+    /// The namespace; empty for all namespaces.
     pub namespace: InternedStr,
-    /// At most so many; all, if there is no number.
+    /// The maximum number of objects; `None` lists all.
     pub limit: Option<u32>,
 }
 
-/// The objects that a list came to.
+/// The listed objects.
 pub type ListResult = Result<Vec<Arc<dyn AnyObject>>, ApiError>;
 
-/// What a script of several decisions works with.
+/// The typed face of [`ReconcileIo`] that a [`Reconciler`](crate::Reconciler) is given.
 pub struct Context<'a> {
     io: &'a mut dyn ReconcileIo,
 }
 
 impl<'a> Context<'a> {
-    /// A context over some hands.
-    pub fn new(hands: &'a mut dyn ReconcileIo) -> Self {
-        Self { io: hands }
+    /// A context over an implementation of the I/O.
+    pub fn new(io: &'a mut dyn ReconcileIo) -> Self {
+        Self { io }
     }
 
-    /// The hands themselves, for whoever stands between a script and the world.
+    /// The underlying I/O, for wrappers such as the simulator's mutants.
     pub fn io(&mut self) -> &mut dyn ReconcileIo {
         self.io
     }
 
-    /// Gathers facts from the caches as they are at this moment.
+    /// Gathers the inputs of a decision from the caches as they are now.
     pub fn gather<R>(&self, gather: impl FnOnce(&View<'_>) -> R) -> R {
-        let (mut gather, mut facts) = (Some(gather), None);
+        let (mut gather, mut inputs) = (Some(gather), None);
         self.io.with_view(&mut |view| {
             if let Some(gather) = gather.take() {
-                facts = Some(gather(view));
+                inputs = Some(gather(view));
             }
         });
-        facts.unwrap_or_else(|| unreachable!("look shows the view before it returns"))
+        inputs.unwrap_or_else(|| unreachable!("with_view calls its argument before it returns"))
     }
 
-    /// Carries out a plan and tells what became of it.
+    /// Applies a plan and returns the outcomes of its writes.
     pub async fn apply(&mut self, plan: Plan) -> Applied {
         self.io.apply(plan).await
     }
 
-    /// Notes a measurement.
+    /// Observes a metric.
     pub fn measure(&mut self, measurement: Measurement) {
         self.io.measure(measurement);
     }
 
-    /// Enqueue another item of the same loop, for a reason that lies in no object of its own.
+    /// Enqueues another item of the same loop, for a cause that no watch event of that item reports.
     pub fn enqueue(&mut self, item: impl Into<Item>) {
         self.io.enqueue(item.into());
     }
 
-    /// Reads one object afresh.
+    /// Reads one live object.
     ///
     /// # Errors
-    /// If the server could not be asked, or its answer could not be read. An object that is not
-    /// there is no error.
+    /// If the request fails or the response cannot be decoded. An object that is not found is no error.
     pub async fn fetch<T: Kind>(&mut self, key: &Key) -> Result<Option<T>, ReconcileError> {
-        let mut answers = self.fetch_all(std::slice::from_ref(key)).await;
-        answers.pop().unwrap_or_else(|| unreachable!("one key, one answer"))
+        let mut results = self.fetch_all(std::slice::from_ref(key)).await;
+        results.pop().unwrap_or_else(|| unreachable!("one result per key"))
     }
 
-    /// Reads objects afresh, all at once: one answer for each key, in order.
+    /// Reads live objects with concurrent GETs: one result per key, in order.
     pub async fn fetch_all<T: Kind>(&mut self, keys: &[Key]) -> Vec<Result<Option<T>, ReconcileError>> {
-        let answers = self.io.fetch(&T::RESOURCE, keys).await.into_iter();
-        answers.zip(keys).map(|(answer, key)| read(answer, key)).collect()
+        let results = self.io.fetch(&T::RESOURCE, keys).await.into_iter();
+        results.zip(keys).map(|(result, key)| decode(result, key)).collect()
     }
 
-    /// Reads the metadata of one object of any resource afresh.
+    /// Reads the live metadata of one object of any resource.
     ///
     /// # Errors
-    /// If the server could not be asked, or its answer could not be read. An object that is not
-    /// there is no error.
+    /// If the request fails or the response cannot be decoded. An object that is not found is no error.
     pub async fn fetch_metadata(
         &mut self,
         resource: &Resource,
@@ -135,62 +133,62 @@ impl<'a> Context<'a> {
         serde_json::from_str(&json).map(Some).map_err(|_| unreadable())
     }
 
-    /// The resource of a kind as it is served now or was a moment ago; `None` if there is none.
+    /// The resource of a kind from the cached discovery; `None` if the server does not serve the kind.
     ///
     /// # Errors
-    /// If it cannot be known whether there is one.
-    pub async fn resource_of(&mut self, line: &TypeMeta) -> Result<Option<Resource>, ApiError> {
-        self.io.resource_of(line).await
+    /// If discovery of the kind's group version failed.
+    pub async fn resource_of(&mut self, kind: &TypeMeta) -> Result<Option<Resource>, ApiError> {
+        self.io.resource_of(kind).await
     }
 
-    /// Enqueue other items and records events.
-    pub fn effects(&mut self, stir: Effects) {
-        self.io.effects(stir);
+    /// Enqueues items in any queue of the controller and records events.
+    pub fn effects(&mut self, effects: Effects) {
+        self.io.effects(effects);
     }
 
-    /// Lists the objects of a kind afresh, in one namespace.
+    /// Lists the live objects of a kind in one namespace.
     ///
     /// # Errors
-    /// If the server could not be asked, or not every object could be read.
+    /// If the request fails or one of the objects cannot be decoded.
     pub async fn list<T: Kind>(&mut self, namespace: &str) -> Result<Vec<Arc<T>>, ApiError> {
-        let listing = ListRequest { kind: KindEntry::of::<T>(), namespace: namespace.into(), limit: None };
-        let mut answers = self.io.list(&[listing]).await;
-        answers.pop().unwrap_or_else(|| unreachable!("one question, one answer")).map(typed)
+        let request = ListRequest { kind: KindEntry::of::<T>(), namespace: namespace.into(), limit: None };
+        let mut results = self.io.list(&[request]).await;
+        results.pop().unwrap_or_else(|| unreachable!("one result per request")).map(typed)
     }
 
-    /// Lists the metadata of many resources afresh, in one namespace and all at once: one answer for each
-    /// resource, in order, none of them longer than `at_most`.
+    /// Lists the live metadata of several resources in one namespace with concurrent requests: one result per
+    /// resource, in order, each of at most `limit` objects.
     pub async fn list_metadata<'r>(
         &mut self,
         resources: impl IntoIterator<Item = &'r Resource>,
         namespace: &str,
-        at_most: Option<u32>,
+        limit: Option<u32>,
     ) -> Vec<Result<Vec<Arc<PartialObjectMeta>>, ApiError>> {
-        let listing = |resource: &Resource| ListRequest {
+        let request = |resource: &Resource| ListRequest {
             kind: KindEntry::metadata_of(resource.clone()),
             namespace: namespace.into(),
-            limit: at_most,
+            limit,
         };
-        let listings: Vec<_> = resources.into_iter().map(listing).collect();
-        self.io.list(&listings).await.into_iter().map(|listed| listed.map(typed)).collect()
+        let requests: Vec<_> = resources.into_iter().map(request).collect();
+        self.io.list(&requests).await.into_iter().map(|listed| listed.map(typed)).collect()
     }
 
-    /// Asks the server anew what it serves.
+    /// Runs API discovery without a cache.
     ///
     /// # Errors
-    /// If nothing at all could be learnt.
+    /// If no group could be discovered.
     pub async fn discover(&mut self) -> Result<DiscoveredResources, ApiError> {
         self.io.discover().await
     }
 }
 
-fn read<T: Kind>(answer: FetchResult, key: &Key) -> Result<Option<T>, ReconcileError> {
-    let Some(json) = answer
-        .map_err(|failure| ReconcileError::from_api_error(&failure, format!("reading {key}: {failure}")))?
+fn decode<T: Kind>(result: FetchResult, key: &Key) -> Result<Option<T>, ReconcileError> {
+    let Some(json) =
+        result.map_err(|error| ReconcileError::from_api_error(&error, format!("reading {key}: {error}")))?
     else {
         return Ok(None);
     };
-    // The error of the decoder may quote the object, so it is not repeated.
+    // The decoder's error may quote the object, so it is left out.
     serde_json::from_str(&json)
         .map(Some)
         .map_err(|_| ReconcileError::because(format!("{} {key} cannot be read", T::RESOURCE)))
@@ -204,28 +202,28 @@ fn typed<T: Object>(objects: Vec<Arc<dyn AnyObject>>) -> Vec<Arc<T>> {
         .collect()
 }
 
-/// What became of one write.
+/// The outcome of one write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It took effect, or was refused in a way that is as good.
+    /// It took effect, or failed with an error that the write ignores.
     Done {
-        /// The state it led to; empty if the server did not say.
+        /// The resourceVersion after the write; empty if the response had none.
         resource_version: ResourceVersion,
-        /// The life it led to; empty if the server did not say.
+        /// The UID of the written object; empty if the response had none.
         uid: Uid,
-        /// The name, which the server may have chosen; empty if it did not say.
+        /// The name, which the server generates from `generateName`; empty if the response had none.
         name: ArcStr,
     },
-    /// There was nothing to write when it came to it.
+    /// The live object needed no write.
     Unneeded,
-    /// It was refused or got lost.
+    /// The request failed.
     Failed(ApiError),
-    /// A failure before it stopped the plan; or it only tells how things stand, and its item has told much lately.
+    /// Not sent: an earlier failure stopped the plan, or the executor coalesces the status updates of the item.
     NotSent,
 }
 
 impl Outcome {
-    /// Success of which nothing is known but that it is one.
+    /// Success without details from a response.
     #[must_use]
     pub fn done() -> Self {
         Self::Done {
@@ -236,64 +234,64 @@ impl Outcome {
     }
 }
 
-/// What became of a plan: one outcome per write, in the order of the plan.
+/// The outcomes of a plan: one per write, in the order of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// One per write.
     pub outcomes: Vec<Outcome>,
-    /// Why the item is to be tried again, if it is.
+    /// The error with which the item is requeued, if there is one.
     pub error: Option<ReconcileError>,
 }
 
 impl Applied {
-    /// Goes on only if nothing asks for another try.
+    /// Returns the error of the plan, if there is one.
     ///
     /// # Errors
-    /// The reason for another try.
+    /// The first failure after which the item is requeued.
     pub fn all_done(self) -> Result<(), ReconcileError> {
         self.error.map_or(Ok(()), Err)
     }
 }
 
-/// What follows a finished item.
+/// What the queue does with an item after a reconcile without error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
-    /// Nothing, until something changes.
+    /// Forgets the item, its backoff included, until an event enqueues it.
     Forget,
-    /// Another look after a while.
+    /// Forgets the backoff and enqueues the item after this delay.
     After(Duration),
-    /// Another look after a while. It did not fail, but is not through either: earlier failures still
-    /// count, should it fail again.
+    /// Enqueues the item after this delay and keeps its failure count: the reconcile did not fail, but is not
+    /// finished either.
     KeepBackoff(Duration),
 }
 
-/// The item is to be tried again later, ever more slowly.
+/// A failed reconcile. The item is requeued with backoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReconcileError {
-    /// For the log.
+    /// The message for the log.
     pub because: String,
-    /// The server's wish, if it expressed one.
+    /// The server's Retry-After.
     pub retry_after: Option<Duration>,
-    /// Nothing is wrong that an operator would want to read of.
+    /// The retry is expected and not logged.
     pub quiet: bool,
-    /// The server is in trouble, not the item: an item is never given up for that.
+    /// The API server failed, not the item: such an error does not count towards `max_retries`.
     pub outage: bool,
 }
 
 impl ReconcileError {
-    /// Tries again later for this reason.
+    /// An error with this message.
     #[must_use]
     pub fn because(reason: impl Into<String>) -> Self {
         Self { because: reason.into(), retry_after: None, quiet: false, outage: false }
     }
 
-    /// Tries again because a call failed, when the server wants it.
+    /// An error caused by a failed request; it takes over the server's Retry-After.
     #[must_use]
-    pub fn from_api_error(failure: &ApiError, reason: impl Into<String>) -> Self {
-        Self { retry_after: failure.retry_after, outage: failure.reason.is_outage(), ..Self::because(reason) }
+    pub fn from_api_error(error: &ApiError, reason: impl Into<String>) -> Self {
+        Self { retry_after: error.retry_after, outage: error.reason.is_outage(), ..Self::because(reason) }
     }
 
-    /// The same, without a line in the log: it is in the order of things.
+    /// The same error without a log line, for a retry that is expected.
     #[must_use]
     pub fn quietly(mut self) -> Self {
         self.quiet = true;

@@ -1,4 +1,4 @@
-//! How a controller introduces itself: what wakes it, what it reads, what it may write, how it decides.
+//! The declaration of a controller: what enqueues its keys, what it reads, what it may write, how it decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,32 +10,32 @@ use crate::{
     Observer, Plan, ReconcileError, Requeue, Store, View, Write,
 };
 
-/// A controller: a name, an identity, and one loop or a few.
+/// A controller: its name, its identity and its loops.
 pub struct Controller {
-    /// Its canonical name.
+    /// The canonical name, as `--controllers` takes it.
     pub name: &'static str,
-    /// Names it is also known by.
+    /// Older names that `--controllers` also accepts.
     pub aliases: &'static [&'static str],
-    /// The service account it works as, with per-controller credentials; the manager's own
-    /// credentials if it has none.
+    /// The service account whose credentials it uses with `--use-service-account-credentials`; `None` uses the
+    /// manager's own credentials.
     pub service_account: Option<&'static str>,
-    /// The name under which it records events, if it records any.
+    /// `source.component` of its events; `None` if it records none.
     pub event_component: Option<&'static str>,
-    /// What it may write. Anything else is stopped before it is sent.
+    /// The writes that RBAC grants it. The executor refuses any other write before it is sent.
     pub grants: &'static [Grant],
-    /// How much faster than others it sends.
+    /// Multiplies `--kube-api-qps` and `--kube-api-burst` for this controller.
     pub qps_multiplier: QpsMultiplier,
-    /// The figures it tells.
+    /// The metrics it observes.
     pub metrics: Vec<&'static Metric>,
-    /// Who hears of every object of every kind, if somebody does.
+    /// Receives the events of every watchable resource; the garbage collector has one.
     pub observer: Option<Arc<dyn Observer>>,
-    /// What it shows to people who look into the process.
+    /// Serves its debug pages.
     pub debug_handler: Option<DebugHandler>,
-    /// Its loops.
+    /// Its work queues, each with its workers.
     pub loops: Vec<Loop>,
 }
 
-/// Something that a controller may do, in the terms of RBAC.
+/// One rule of a controller's RBAC role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The API group; empty for the core group, `*` for any.
@@ -47,87 +47,87 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Whether it lets this be done to a resource, or to a part of it if one is named.
+    /// Whether the rule allows the verb on the resource, or on its subresource if one is named.
     #[must_use]
     pub fn covers(&self, resource: &Resource, subresource: &str, verb: &str) -> bool {
-        let part = match self.resource.split_once('/') {
+        let resource_matches = match self.resource.split_once('/') {
             _ if self.resource == "*" => true,
-            Some((plural, part)) => plural == resource.plural && part == subresource,
+            Some((plural, granted)) => plural == resource.plural && granted == subresource,
             None => self.resource == resource.plural && subresource.is_empty(),
         };
-        part && (self.group == "*" || self.group == resource.group) && self.verbs.contains(&verb)
+        resource_matches && (self.group == "*" || self.group == resource.group) && self.verbs.contains(&verb)
     }
 }
 
-/// Answers a request for a page: what follows the controller's name in the path, and the query in; the page
-/// out, if there is one.
+/// Answers a request for a debug page. The arguments are the path after the controller's name and the query
+/// parameters; `None` is answered with 404.
 pub type DebugHandler = Arc<dyn Fn(&str, &[(String, String)]) -> Option<DebugPage> + Send + Sync>;
 
-/// A page for people who look into the process.
+/// A debug page of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebugPage {
-    /// What the body is.
+    /// The value of the `Content-Type` header.
     pub content_type: &'static str,
     /// The body.
     pub body: String,
 }
 
-/// How much faster than others a controller sends, where flags hold requests back.
+/// Factors on the client-side rate limit of one controller. They have no effect while requests are not throttled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpsMultiplier {
-    /// So many times the rate.
+    /// Factor on the QPS.
     pub qps: u16,
-    /// So many times the burst.
+    /// Factor on the burst.
     pub burst: u16,
 }
 
 impl QpsMultiplier {
-    /// As the flags say.
+    /// The limits of the flags, unchanged.
     pub const DEFAULT: Self = Self { qps: 1, burst: 1 };
 }
 
-/// One queue and those who work on it.
+/// One work queue with its workers.
 pub struct Loop {
-    /// The queue's name, which is the label of its metrics.
+    /// The name of the queue, the `name` label of the workqueue metrics.
     pub queue: &'static str,
-    /// How many items are worked on at once.
+    /// The number of workers, and so of concurrent reconciles.
     pub workers: usize,
-    /// How often a failing item is tried again before it is dropped until something changes; without
-    /// a number, for ever.
+    /// After this many retries a failing item is dropped until an event enqueues it again; `None` retries without
+    /// limit.
     pub max_retries: Option<u32>,
-    /// How retries slow down.
+    /// The rate limiter of retries.
     pub rate_limiter: RateLimiter,
-    /// The kinds whose changes wake items.
+    /// The kinds whose events enqueue items.
     pub watches: Vec<Watch>,
-    /// All kinds that decisions look at, the watched ones among them.
+    /// All kinds that a reconcile reads from the caches, the watched ones included.
     pub reads: Vec<KindEntry>,
-    /// Those of them that it may begin without; see [`View::known`].
+    /// The kinds in `reads` whose caches need not be synced when the loop starts; see [`View::store_if_synced`].
     pub starts_without: Vec<KindEntry>,
-    /// Indexes that decisions use.
+    /// The cache indexes that a reconcile uses.
     pub indexes: Vec<DeclaredIndex>,
-    /// How often everything it watches is shown to it again, beside what the caches do for all.
+    /// The resync period of this loop, in addition to the resync of the shared caches.
     pub resync_period: Option<Duration>,
-    /// Items that are there from the start; a pass over everything is one.
+    /// Items that are enqueued when the loop starts, such as the key of a periodic pass over all objects.
     pub initial_items: Vec<Item>,
-    /// How it decides.
+    /// One decision per item, or a reconcile of several steps.
     pub loop_kind: LoopKind,
 }
 
-/// How the retries of one queue slow down.
+/// The rate limiter of one queue: exponential backoff per item and a token bucket over all items.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimiter {
-    /// The first delay of an item; each failure doubles it.
+    /// The delay after the first failure of an item; each further failure doubles it.
     pub base_delay: Duration,
     /// The longest delay of an item.
     pub max_delay: Duration,
-    /// Retries per second over all items, in the long run.
+    /// The refill rate of the token bucket.
     pub retries_per_second: f64,
-    /// Retries that may come at once after a quiet time.
+    /// The size of the token bucket.
     pub retries_burst: f64,
 }
 
 impl RateLimiter {
-    /// What most of the original's queues use.
+    /// client-go's `DefaultTypedControllerRateLimiter`, which most queues of the original use.
     pub const DEFAULT: Self = Self {
         base_delay: Duration::from_millis(5),
         max_delay: Duration::from_secs(1000),
@@ -136,10 +136,10 @@ impl RateLimiter {
     };
 }
 
-/// An index that a loop declares, by the way to add it to a table.
+/// An index that a loop declares, without the type of its kind.
 #[derive(Clone)]
 pub struct DeclaredIndex {
-    /// The kind it is of.
+    /// The indexed kind.
     pub kind: KindEntry,
     /// Its name.
     pub name: &'static str,
@@ -147,43 +147,43 @@ pub struct DeclaredIndex {
 }
 
 impl DeclaredIndex {
-    /// Adds the index to a table of its kind, unless another loop has done so already.
-    pub fn add_to(&self, table: &mut dyn AnyStore) {
-        (self.add)(table);
+    /// Adds the index to a store of its kind, unless another loop has added it already.
+    pub fn add_to(&self, store: &mut dyn AnyStore) {
+        (self.add)(store);
     }
 }
 
-/// Enqueue items on changes of one kind.
+/// Enqueues items on events of one kind.
 pub struct Watch {
     /// The kind.
     pub kind: KindEntry,
-    enqueue: WakeFn,
+    enqueue: EnqueueFn,
 }
 
 type AddIndex = Arc<dyn Fn(&mut dyn AnyStore) + Send + Sync>;
-type WakeFn = Box<dyn Fn(&AnyChange, &View<'_>, &mut Enqueue) + Send + Sync>;
+type EnqueueFn = Box<dyn Fn(&AnyChange, &View<'_>, &mut Enqueue) + Send + Sync>;
 
 impl Watch {
-    /// Collects the items that a change wakes.
-    pub fn enqueue(&self, change: &AnyChange, view: &View<'_>, wakes: &mut Enqueue) {
-        (self.enqueue)(change, view, wakes);
+    /// Collects the items that a change enqueues.
+    pub fn enqueue(&self, change: &AnyChange, view: &View<'_>, items: &mut Enqueue) {
+        (self.enqueue)(change, view, items);
     }
 }
 
-/// How a loop decides.
+/// How a loop reconciles an item.
 pub enum LoopKind {
     /// One decision, one plan.
     Decide(Decide),
-    /// Several decisions, each on the results of the writes before it.
+    /// Several plans, each decided after the outcome of the one before it.
     Reconcile(Arc<dyn Reconciler>),
 }
 
-/// Makes one decision: what is to be done about an item.
+/// Decides the plan of an item from the caches alone.
 pub type Decide = Arc<dyn Fn(&View<'_>, &Item) -> Plan + Send + Sync>;
 
-/// Several decisions in a row. Nothing but deciding and applying alternate in here.
+/// A reconcile of several steps, which alternates between deciding a plan and applying it.
 pub trait Reconciler: Send + Sync {
-    /// Works on one item.
+    /// Reconciles one item.
     fn reconcile<'a>(
         &'a self,
         cx: &'a mut Context<'_>,
@@ -192,7 +192,7 @@ pub trait Reconciler: Send + Sync {
 }
 
 impl Controller {
-    /// A controller of this name, with nothing in it yet.
+    /// A controller without loops, grants or metrics.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
         Self {
@@ -209,62 +209,62 @@ impl Controller {
         }
     }
 
-    /// Other names it is known by.
+    /// Sets the older names that `--controllers` also accepts.
     #[must_use]
     pub fn also_known_as(mut self, aliases: &'static [&'static str]) -> Self {
         self.aliases = aliases;
         self
     }
 
-    /// The service account it works as.
+    /// Sets the service account whose credentials it uses.
     #[must_use]
     pub fn service_account(mut self, service_account: &'static str) -> Self {
         self.service_account = Some(service_account);
         self
     }
 
-    /// The name under which it records events.
+    /// Sets `source.component` of its events.
     #[must_use]
     pub fn event_component(mut self, component: &'static str) -> Self {
         self.event_component = Some(component);
         self
     }
 
-    /// What it may write.
+    /// Sets the writes that RBAC grants it.
     #[must_use]
     pub fn may_write(mut self, grants: &'static [Grant]) -> Self {
         self.grants = grants;
         self
     }
 
-    /// Sends faster than others where flags hold requests back.
+    /// Raises its client-side rate limit above that of the flags.
     #[must_use]
     pub fn qps_multiplier(mut self, qps_multiplier: QpsMultiplier) -> Self {
         self.qps_multiplier = qps_multiplier;
         self
     }
 
-    /// The figures it tells.
+    /// Declares metrics it observes.
     #[must_use]
     pub fn metrics(mut self, metrics: impl IntoIterator<Item = &'static Metric>) -> Self {
         self.metrics.extend(metrics);
         self
     }
 
-    /// Hears of every object of every kind.
+    /// Registers an observer of all watchable resources.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
         self
     }
 
-    /// Shows people who look into the process what it knows.
+    /// Registers the handler of its debug pages.
     #[must_use]
     pub fn debug_handler(
         mut self,
-        page: impl Fn(&str, &[(String, String)]) -> Option<DebugPage> + Send + Sync + 'static,
+        handler: impl Fn(&str, &[(String, String)]) -> Option<DebugPage> + Send + Sync + 'static,
     ) -> Self {
-        self.debug_handler = Some(Arc::new(page));
+        self.debug_handler = Some(Arc::new(handler));
         self
     }
 
@@ -275,24 +275,26 @@ impl Controller {
         self
     }
 
-    /// Whether a write is within the grants. An edit reads before it writes, so it needs both verbs.
+    /// Whether the grants allow a write. An edit reads the object before it updates it, so it needs both verbs.
     #[must_use]
     pub fn is_granted(grants: &[Grant], write: &Write) -> bool {
-        let (resource, part) = (&write.target.resource, write.subresource());
+        let (resource, subresource) = (&write.target.resource, write.subresource());
         let reads = match &write.action {
             Action::Edit(_) | Action::PatchMetadata(_) => true,
             Action::Put { conflict_tries, .. } => *conflict_tries > 1,
             _ => false,
         };
-        let covered = |part: &str, verb: &str| grants.iter().any(|grant| grant.covers(resource, part, verb));
-        covered(part, write.verb()) && (!reads || covered("", "get"))
+        let covered = |subresource: &str, verb: &str| {
+            grants.iter().any(|grant| grant.covers(resource, subresource, verb))
+        };
+        covered(subresource, write.verb()) && (!reads || covered("", "get"))
     }
 }
 
 impl Loop {
-    /// A loop around a queue of this name, with one worker.
+    /// A loop with a queue of this name and one worker.
     #[must_use]
-    pub fn new(queue: &'static str, behaviour: LoopKind) -> Self {
+    pub fn new(queue: &'static str, loop_kind: LoopKind) -> Self {
         Self {
             queue,
             workers: 1,
@@ -304,11 +306,11 @@ impl Loop {
             indexes: Vec::new(),
             resync_period: None,
             initial_items: Vec::new(),
-            loop_kind: behaviour,
+            loop_kind,
         }
     }
 
-    /// A loop of single decisions.
+    /// A loop that decides one plan per item.
     #[must_use]
     pub fn deciding(
         queue: &'static str,
@@ -317,26 +319,26 @@ impl Loop {
         Self::new(queue, LoopKind::Decide(Arc::new(decide)))
     }
 
-    /// A loop of scripts.
+    /// A loop that runs a [`Reconciler`] per item.
     #[must_use]
-    pub fn reconciling(queue: &'static str, script: impl Reconciler + 'static) -> Self {
-        Self::new(queue, LoopKind::Reconcile(Arc::new(script)))
+    pub fn reconciling(queue: &'static str, reconciler: impl Reconciler + 'static) -> Self {
+        Self::new(queue, LoopKind::Reconcile(Arc::new(reconciler)))
     }
 
-    /// Enqueue items on changes of a kind. The old and the new state are both there to be looked at.
+    /// Watches a kind. `enqueue` receives the old and the new state of the changed object.
     #[must_use]
     pub fn enqueue_on<T: Kind>(
         mut self,
-        wake: impl Fn(&Change<T>, &View<'_>, &mut Enqueue) + Send + Sync + 'static,
+        enqueue: impl Fn(&Change<T>, &View<'_>, &mut Enqueue) + Send + Sync + 'static,
     ) -> Self {
-        let erased = move |change: &AnyChange, view: &View<'_>, wakes: &mut Enqueue| {
-            wake(&change.typed::<T>(), view, wakes);
+        let erased = move |change: &AnyChange, view: &View<'_>, items: &mut Enqueue| {
+            enqueue(&change.typed::<T>(), view, items);
         };
         self.watches.push(Watch { kind: KindEntry::of::<T>(), enqueue: Box::new(erased) });
         self.reads::<T>()
     }
 
-    /// Lets decisions look at a kind whose changes wake nobody.
+    /// Reads a kind whose events enqueue nothing.
     #[must_use]
     pub fn reads<T: Kind>(mut self) -> Self {
         let entry = KindEntry::of::<T>();
@@ -346,57 +348,57 @@ impl Loop {
         self
     }
 
-    /// Begins before a kind is known that few of its decisions look at. They ask with [`View::known`], and those that
-    /// need it come again later.
+    /// Reads a kind without waiting for its cache at start. The reconcile reads it with [`View::store_if_synced`] and
+    /// requeues an item that needs the kind before the cache is synced.
     #[must_use]
     pub fn starts_without<T: Kind>(mut self) -> Self {
         self.starts_without.push(KindEntry::of::<T>());
         self.reads::<T>()
     }
 
-    /// Lets decisions use an index.
+    /// Reads a kind by an index.
     #[must_use]
     pub fn reads_index<T: Kind>(mut self, index: Index<T>) -> Self {
-        let add = move |table: &mut dyn AnyStore| {
-            if let Some(table) = table.as_any_mut().downcast_mut::<Store<T>>() {
-                // Another loop may share the index; then it is there, which is all that is asked for.
-                let _ = table.add_index(index);
+        let add = move |store: &mut dyn AnyStore| {
+            if let Some(store) = store.as_any_mut().downcast_mut::<Store<T>>() {
+                // The error says that another loop has added the index already.
+                let _ = store.add_index(index);
             }
         };
         self.indexes.push(DeclaredIndex { kind: KindEntry::of::<T>(), name: index.name, add: Arc::new(add) });
         self.reads::<T>()
     }
 
-    /// Is shown everything it watches again after every period; zero means never.
+    /// Resyncs the watched kinds for this loop after every period; zero switches that off.
     #[must_use]
     pub fn resync_every(mut self, period: Duration) -> Self {
         self.resync_period = Some(period).filter(|period| !period.is_zero());
         self
     }
 
-    /// Begins with an item, before anything has changed.
+    /// Enqueues an item when the loop starts.
     #[must_use]
     pub fn initial_item(mut self, item: impl Into<Item>) -> Self {
         self.initial_items.push(item.into());
         self
     }
 
-    /// Slows retries down in its own way.
+    /// Replaces the default rate limiter.
     #[must_use]
-    pub fn rate_limited_by(mut self, limiter: RateLimiter) -> Self {
-        self.rate_limiter = limiter;
+    pub fn rate_limited_by(mut self, rate_limiter: RateLimiter) -> Self {
+        self.rate_limiter = rate_limiter;
         self
     }
 
-    /// How many items are worked on at once.
+    /// Sets the number of workers; at least one.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers.max(1);
         self
     }
 
-    /// Drops a failing item after so many retries, until something changes. Failures of a server in
-    /// trouble do not count.
+    /// Drops a failing item after this many retries, until an event enqueues it again. Errors that
+    /// [`ErrorReason::is_outage`](keleustes_objects::ErrorReason::is_outage) do not count.
     #[must_use]
     pub fn max_retries(mut self, max_retries: u32) -> Self {
         self.max_retries = Some(max_retries);

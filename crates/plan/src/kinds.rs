@@ -1,4 +1,4 @@
-//! Kinds without their types: what lets one runtime, compiled once, keep tables of every kind.
+//! Kinds with their Rust type erased, so that the runtime is compiled once and holds stores of every kind.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -11,11 +11,11 @@ use keleustes_objects::{
 
 use crate::{Change, Store};
 
-/// An object whose type is known to the table it belongs to.
+/// An object with its type erased.
 pub trait AnyObject: Send + Sync + 'static {
     /// Its metadata.
     fn meta(&self) -> &ObjectMeta;
-    /// The way back to its type.
+    /// For downcasting.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -29,14 +29,14 @@ impl<T: Object> AnyObject for T {
     }
 }
 
-/// A [`Change`] whose type is known to the table it came from.
+/// A [`Change`] with its type erased.
 #[derive(Clone)]
 pub struct AnyChange {
-    /// The state before.
+    /// The old state.
     pub old: Option<Arc<dyn AnyObject>>,
-    /// The state after.
+    /// The new state.
     pub new: Option<Arc<dyn AnyObject>>,
-    /// Whether nothing happened and the object is only shown again.
+    /// Whether this is a resync of an unchanged object.
     pub resync: bool,
 }
 
@@ -44,17 +44,17 @@ impl AnyChange {
     /// The change with its type.
     ///
     /// # Panics
-    /// If it is of another kind; tables and those who listen to them are matched by kind.
+    /// If it is of another kind; event handlers are matched to stores by kind.
     pub(crate) fn typed<T: Object>(&self) -> Change<T> {
         let typed = |object: &Option<Arc<dyn AnyObject>>| {
             object.clone().map(|object| {
-                object.into_any().downcast::<T>().unwrap_or_else(|_| panic!("a change of another kind"))
+                object.into_any().downcast::<T>().unwrap_or_else(|_| panic!("the change is of another kind"))
             })
         };
         Change::from_parts(typed(&self.old), typed(&self.new), self.resync)
     }
 
-    /// Metadata of the newest state that is known.
+    /// Metadata of the latest known state.
     #[must_use]
     pub fn meta(&self) -> Option<&ObjectMeta> {
         self.new.as_ref().or(self.old.as_ref()).map(|object| object.meta())
@@ -69,30 +69,30 @@ impl<T: Object> From<Change<T>> for AnyChange {
     }
 }
 
-/// A [`Table`] of some kind. Objects of another kind than its own are a bug and end in a panic.
+/// A [`Store`] with its type erased. It panics if it is given an object of another kind.
 pub trait AnyStore: Send + Sync {
-    /// The way back to its type.
+    /// For downcasting.
     fn as_any(&self) -> &dyn Any;
-    /// The way back to its type, for changes to the table itself.
+    /// For downcasting, to change the store.
     fn as_any_mut(&mut self) -> &mut dyn Any;
-    /// See [`Table::replace`].
+    /// See [`Store::replace`].
     fn replace(
         &mut self,
         objects: Vec<Arc<dyn AnyObject>>,
         unreadable: &[Key],
-        version: ResourceVersion,
+        resource_version: ResourceVersion,
     ) -> Vec<AnyChange>;
-    /// See [`Table::apply`].
+    /// See [`Store::apply`].
     fn apply(&mut self, object: Arc<dyn AnyObject>) -> AnyChange;
-    /// See [`Table::delete`].
+    /// See [`Store::delete`].
     fn delete(&mut self, last: Arc<dyn AnyObject>) -> AnyChange;
-    /// See [`Table::bookmark`].
-    fn bookmark(&mut self, version: ResourceVersion);
-    /// See [`Table::version`].
+    /// See [`Store::bookmark`].
+    fn bookmark(&mut self, resource_version: ResourceVersion);
+    /// See [`Store::resource_version`].
     fn resource_version(&self) -> &ResourceVersion;
-    /// Every object, as a change that shows it again.
+    /// Every object as a resync.
     fn resync(&self) -> Vec<AnyChange>;
-    /// Every object, as a change that adds it.
+    /// Every object as an addition.
     fn additions(&self) -> Vec<AnyChange>;
     /// Metadata of one object.
     fn meta(&self, key: &Key) -> Option<&ObjectMeta>;
@@ -105,7 +105,7 @@ pub trait AnyStore: Send + Sync {
 }
 
 fn typed<T: Object>(object: Arc<dyn AnyObject>) -> Arc<T> {
-    object.into_any().downcast().unwrap_or_else(|_| panic!("an object of another kind than its table"))
+    object.into_any().downcast().unwrap_or_else(|_| panic!("the object is of another kind than the store"))
 }
 
 impl<T: Object> AnyStore for Store<T> {
@@ -121,9 +121,9 @@ impl<T: Object> AnyStore for Store<T> {
         &mut self,
         objects: Vec<Arc<dyn AnyObject>>,
         unreadable: &[Key],
-        version: ResourceVersion,
+        resource_version: ResourceVersion,
     ) -> Vec<AnyChange> {
-        let changes = Store::replace(self, objects.into_iter().map(typed::<T>), unreadable, version);
+        let changes = Store::replace(self, objects.into_iter().map(typed::<T>), unreadable, resource_version);
         changes.into_iter().map(AnyChange::from).collect()
     }
 
@@ -135,8 +135,8 @@ impl<T: Object> AnyStore for Store<T> {
         Store::delete(self, typed::<T>(last)).into()
     }
 
-    fn bookmark(&mut self, version: ResourceVersion) {
-        Store::bookmark(self, version);
+    fn bookmark(&mut self, resource_version: ResourceVersion) {
+        Store::bookmark(self, resource_version);
     }
 
     fn resource_version(&self) -> &ResourceVersion {
@@ -160,10 +160,10 @@ impl<T: Object> AnyStore for Store<T> {
     }
 }
 
-/// Reads one object of some kind.
+/// Decodes one object of a kind.
 pub type Decode = fn(Encoded<'_>) -> Result<Arc<dyn AnyObject>, DecodeError>;
 
-/// A kind, by what can be done with it: decode one of its objects, make a table for them.
+/// A kind with its Rust type erased: its resource, its decoder and the constructor of its store.
 #[derive(Clone)]
 pub struct KindEntry {
     type_id: TypeId,
@@ -171,17 +171,17 @@ pub struct KindEntry {
     projection: Projection,
     supports_protobuf: bool,
     decode: Decode,
-    table: fn() -> Box<dyn AnyStore>,
+    store: fn() -> Box<dyn AnyStore>,
 }
 
 impl KindEntry {
-    /// The entry of a kind with a type of its own.
+    /// The entry of a kind with its own Rust type.
     #[must_use]
     pub fn of<T: Kind>() -> Self {
         Self::entry::<T>(T::RESOURCE, T::PROJECTION)
     }
 
-    /// The entry of any resource of which only metadata is needed.
+    /// The entry of any resource, of which only the metadata is read.
     #[must_use]
     pub fn metadata_of(resource: Resource) -> Self {
         Self::entry::<PartialObjectMeta>(resource, Projection::METADATA)
@@ -194,42 +194,42 @@ impl KindEntry {
             projection,
             supports_protobuf: T::SUPPORTS_PROTOBUF,
             decode: |object| Ok(Arc::new(object.read::<T>()?)),
-            table: || Box::new(Store::<T>::default()),
+            store: || Box::new(Store::<T>::default()),
         }
     }
 
-    /// The API resource behind it.
+    /// The API resource.
     #[must_use]
     pub fn resource(&self) -> &Resource {
         &self.resource
     }
 
-    /// Which part of the resource a cache of it holds.
+    /// The part of the resource that its cache holds.
     #[must_use]
     pub fn projection(&self) -> &Projection {
         &self.projection
     }
 
-    /// The way to decode one object.
+    /// Decodes one object.
     #[must_use]
     pub fn decode(&self) -> Decode {
         self.decode
     }
 
-    /// Whether that also reads protobuf.
+    /// Whether the decoder reads protobuf.
     #[must_use]
     pub fn supports_protobuf(&self) -> bool {
         self.supports_protobuf
     }
 
-    /// A new, empty table for its objects.
+    /// A new, empty store.
     #[must_use]
     pub fn new_store(&self) -> Box<dyn AnyStore> {
-        (self.table)()
+        (self.store)()
     }
 }
 
-/// Two entries are equal if they stand for the same objects in the same form.
+/// Entries are equal if they hold the same resource in the same Rust type.
 impl PartialEq for KindEntry {
     fn eq(&self, other: &Self) -> bool {
         (self.type_id, &self.resource) == (other.type_id, &other.resource)

@@ -1,21 +1,20 @@
-//! The vocabulary of deciding: what a controller sees, what it may answer, and how it says so.
+//! The types a controller is written in: its view of the caches, the plan it returns and its declaration.
 //!
-//! A controller looks at a [`View`] and answers with a [`Plan`] of [`Write`]s, each with a reason. It
-//! does nothing itself: no clock, no chance, no connection is within reach of this crate. Whoever
-//! carries the plan out (the executor, a rehearsal in a test, a shadow that only watches) is of no
-//! concern to it.
+//! A controller reads a [`View`] and returns a [`Plan`] of [`Write`]s, each with a reason. It performs no
+//! I/O itself: this crate has no clock, no randomness and no connection. The executor applies the plan in
+//! production, a rehearsal applies it in tests; the controller cannot distinguish them.
 
 mod change;
 mod context;
 mod controller;
+mod event;
 mod kinds;
 mod memory;
 mod metric;
-mod note;
 mod observer;
 mod plan;
 pub mod rehearsal;
-mod table;
+mod store;
 mod view;
 mod write;
 
@@ -28,15 +27,15 @@ pub use controller::{
     Controller, DebugHandler, DebugPage, Decide, DeclaredIndex, Grant, Loop, LoopKind, QpsMultiplier,
     RateLimiter, Reconciler, Watch,
 };
+pub use event::{EventType, InvolvedObject, PlannedEvent};
 pub use kinds::{AnyChange, AnyObject, AnyStore, Decode, KindEntry};
 pub use memory::Memory;
 pub use metric::{Buckets, Measurement, Metric, MetricType};
-pub use note::{EventType, InvolvedObject, PlannedEvent};
 pub use observer::{Effects, EnqueuedItem, Observer};
 pub use plan::{Plan, Step};
-pub use table::{DuplicateIndex, Index, Store};
+pub use store::{DuplicateIndex, Index, Store};
 pub use view::{Now, View};
 pub use write::{
-    Action, Edit, Edited, Guard, MakeFields, OnFailure, OutcomeEventFn, PatchKind, PatchMetadata,
+    Action, Edit, Edited, Guard, MetadataPatchFn, OnFailure, OutcomeEventFn, PatchKind, PatchMetadata,
     PropagationPolicy, StatusUrgency, Target, Write,
 };

@@ -1,25 +1,24 @@
-//! What a controller remembers in the process and nowhere else.
+//! State of a controller that exists in the process only.
 #![expect(clippy::disallowed_types, reason = "this is the one way in which controllers share state")]
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A controller's memory, shared by its wake functions, decisions and scripts.
+/// In-process state of a controller, shared by its enqueue functions and reconciles.
 ///
-/// It begins empty in every process: whoever declares one says in its documentation what is lost with
-/// the process and why that is safe.
+/// It is empty when a process starts. The documentation of each use states what a restart or failover loses and why
+/// that is safe.
 pub struct Memory<T>(Arc<Mutex<T>>);
 
 impl<T> Memory<T> {
-    /// A memory that begins with this.
-    pub fn new(first: T) -> Self {
-        Self(Arc::new(Mutex::new(first)))
+    /// State with this initial value.
+    pub fn new(initial: T) -> Self {
+        Self(Arc::new(Mutex::new(initial)))
     }
 
-    /// Looks at it and changes it. Nobody else does meanwhile, so it must be quick and must not call
-    /// itself.
-    pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        // A turn that panicked is contained and tried again; its half-made change is like any other state.
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Reads or changes the state under its lock. `f` must be fast and must not call `with` on the same state.
+    pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        // A reconcile that panics is retried; the state it left half changed is as good as any other.
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

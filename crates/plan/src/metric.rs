@@ -1,72 +1,72 @@
-//! Figures that a controller tells about its work, under the names that dashboards know.
+//! Controller metrics, under the names of the original.
 
-/// A family of figures. Controllers keep theirs as statics and declare them.
+/// A metric family. Controllers hold theirs as statics and declare them.
 #[derive(Debug)]
 pub struct Metric {
-    /// Its full name, unique in the process.
+    /// The full name, unique in the process.
     pub name: &'static str,
-    /// One sentence for people.
+    /// The help text.
     pub help: &'static str,
-    /// How far the name may be relied on, in the original's words.
+    /// The stability level, as in the original: `ALPHA`, `BETA` or `STABLE`.
     pub stability: &'static str,
-    /// The names of its labels.
+    /// The label names.
     pub labels: &'static [&'static str],
-    /// What kind of figure it is.
+    /// The metric type.
     pub metric_type: MetricType,
 }
 
-/// What kind of figure a metric is, and so what a measurement of it does.
+/// The type of a metric, which decides what a measurement does to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MetricType {
-    /// Measurements add up.
+    /// Adds the value.
     Counter,
-    /// The last measurement counts.
+    /// Sets the value.
     Gauge,
-    /// Measurements are counted by size.
+    /// Counts the value in its bucket.
     Histogram(Buckets),
 }
 
-/// The sizes by which a histogram counts.
+/// The upper bounds of a histogram's buckets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Buckets {
     /// These bounds.
     Explicit(&'static [f64]),
-    /// So many bounds, each a multiple of the one before.
+    /// Bounds that grow by a constant factor.
     Exponential {
         /// The first bound.
         first: f64,
-        /// What each is multiplied by.
+        /// The factor from one bound to the next.
         factor: f64,
-        /// How many there are.
+        /// The number of bounds.
         count: u16,
     },
 }
 
-/// One measurement.
+/// One measurement of a metric.
 #[derive(Clone, Debug)]
 pub struct Measurement {
-    /// What was measured.
+    /// The metric.
     pub metric: &'static Metric,
-    /// The values of its labels, in the order of their names.
+    /// The label values, in the order of the label names.
     pub labels: Vec<String>,
-    /// The figure.
+    /// The value.
     pub value: f64,
 }
 
 impl Metric {
-    /// A figure that adds up.
+    /// A counter.
     #[must_use]
     pub const fn counter(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Self {
         Self::new(name, help, labels, MetricType::Counter)
     }
 
-    /// A figure that goes up and down.
+    /// A gauge.
     #[must_use]
     pub const fn gauge(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Self {
         Self::new(name, help, labels, MetricType::Gauge)
     }
 
-    /// Figures counted by size.
+    /// A histogram.
     #[must_use]
     pub const fn histogram(
         name: &'static str,
@@ -86,27 +86,27 @@ impl Metric {
         Self { name, help, stability: "ALPHA", labels, metric_type: form }
     }
 
-    /// Promises as much as the original does: `BETA` or `STABLE` instead of `ALPHA`.
+    /// Sets the stability level to `BETA` or `STABLE` instead of `ALPHA`.
     #[must_use]
     pub const fn with_stability(mut self, stability: &'static str) -> Self {
         self.stability = stability;
         self
     }
 
-    /// A measurement: what it does to the figure depends on the form.
+    /// A measurement of this value; the metric type decides what it does.
     ///
     /// # Panics
-    /// If there are more or fewer values than labels.
+    /// If the number of label values differs from the number of label names.
     #[must_use]
     pub fn measurement(&'static self, labels: &[&str], value: f64) -> Measurement {
-        assert_eq!(labels.len(), self.labels.len(), "{} has other labels", self.name);
+        assert_eq!(labels.len(), self.labels.len(), "wrong number of label values for {}", self.name);
         Measurement { metric: self, labels: labels.iter().map(|label| (*label).to_owned()).collect(), value }
     }
 
-    /// Counts one.
+    /// Adds one to a counter.
     ///
     /// # Panics
-    /// If there are more or fewer values than labels.
+    /// If the number of label values differs from the number of label names.
     #[must_use]
     pub fn increment(&'static self, labels: &[&str]) -> Measurement {
         self.measurement(labels, 1.0)
@@ -114,7 +114,7 @@ impl Metric {
 }
 
 impl Buckets {
-    /// The default bounds of Prometheus libraries, made for seconds.
+    /// `prometheus.DefBuckets`, for durations in seconds.
     pub const SECONDS: Self =
         Self::Explicit(&[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]);
 

@@ -1,59 +1,60 @@
-//! Hears of every object of every kind, whatever the server serves: for controllers to which all kinds
-//! are alike.
+//! Events of every resource that the server serves, for controllers that treat all kinds alike: the garbage
+//! collector.
 
 use keleustes_objects::{Key, ObjectMeta, Resource};
 
 use crate::{Item, Metric, PlannedEvent};
 
-/// Hears of every object of every resource that can be watched and deleted.
+/// Receives the list and watch events of every deletable resource, metadata only.
 ///
-/// Its functions are pure but for the controller's own [`Memory`](crate::Memory), and quick: they run where
-/// the wire is read. A standby observes, too; what is stirred up then is dropped, and
-/// [`Observer::begin`] makes up for it.
+/// Its methods change nothing but the controller's own [`Memory`](crate::Memory). They must be fast, because they
+/// run on the task that reads the watch. A standby observes too; its effects are dropped, and
+/// [`Observer::on_start_leading`] makes up for them.
 pub trait Observer: Send + Sync {
-    /// The name under which changes are counted, as if they went through a queue.
+    /// The `name` label of the workqueue metrics that count the events.
     fn queue(&self) -> &'static str;
-    /// Counts the times that it could not be found out, or kept up with, what there is to observe.
+    /// Counts failures to discover the resources or to sync their monitors.
     fn failures(&self) -> &'static Metric;
-    /// Whether objects of a resource are of no interest.
+    /// Whether the resource is not monitored.
     fn ignores(&self, resource: &Resource) -> bool;
-    /// These are all objects of a resource, but for those that are there and could not be read.
-    fn on_list(&self, resource: &Resource, metas: &[&ObjectMeta], unreadable: &[Key], stir: &mut Effects);
-    /// An object is new or has changed.
-    fn on_update(&self, resource: &Resource, meta: &ObjectMeta, stir: &mut Effects);
-    /// An object is gone; this was its last state.
-    fn on_delete(&self, resource: &Resource, meta: &ObjectMeta, stir: &mut Effects);
-    /// From now on, what is stirred up is worked on. Tells all that is still to be done.
-    fn on_start_leading(&self, stir: &mut Effects);
+    /// A list: `metas` are all objects of the resource except those in `unreadable`, which exist but could not be
+    /// decoded.
+    fn on_list(&self, resource: &Resource, metas: &[&ObjectMeta], unreadable: &[Key], effects: &mut Effects);
+    /// An object was added or updated.
+    fn on_update(&self, resource: &Resource, meta: &ObjectMeta, effects: &mut Effects);
+    /// An object was deleted; `meta` is its last state.
+    fn on_delete(&self, resource: &Resource, meta: &ObjectMeta, effects: &mut Effects);
+    /// This process becomes the leader, and effects take effect from now on. Enqueues all outstanding work.
+    fn on_start_leading(&self, effects: &mut Effects);
 }
 
-/// What something stirs up beyond the item at hand: items of any queue of the controller, and events.
+/// Effects of a watch event or a reconcile beyond its own item: items of any queue of the controller, and events.
 #[derive(Default)]
 pub struct Effects {
-    /// Items that want work.
+    /// The items to enqueue.
     pub enqueued: Vec<EnqueuedItem>,
-    /// Events, in order.
+    /// The events to record, in order.
     pub events: Vec<PlannedEvent>,
 }
 
-/// An item that wants work.
+/// An item for one of the controller's queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnqueuedItem {
-    /// The queue it goes to.
+    /// The name of the queue.
     pub queue: &'static str,
     /// The item.
     pub item: Item,
-    /// Not now, but ever more slowly, as if it had failed.
+    /// Whether it is added with backoff, as client-go's `AddRateLimited` does.
     pub rate_limited: bool,
 }
 
 impl Effects {
-    /// Enqueue an item now.
+    /// Enqueues an item now.
     pub fn enqueue(&mut self, queue: &'static str, item: impl Into<Item>) {
         self.enqueued.push(EnqueuedItem { queue, item: item.into(), rate_limited: false });
     }
 
-    /// Enqueue an item ever more slowly, as if it had failed.
+    /// Enqueues an item with backoff, as if its reconcile had failed.
     pub fn enqueue_rate_limited(&mut self, queue: &'static str, item: impl Into<Item>) {
         self.enqueued.push(EnqueuedItem { queue, item: item.into(), rate_limited: true });
     }

@@ -1,29 +1,28 @@
-//! What a controller answers: writes in order, events, and when to look again.
+//! The result of a decision: writes in order, events, measurements and the requeue delay.
 
 use std::time::Duration;
 
 use crate::{Measurement, PlannedEvent, Write};
 
-/// What is to be done about one item. The empty plan says: all is as it should be.
+/// What a controller decides about one item. The empty plan means that nothing is to be done.
 #[derive(Clone, Default)]
 pub struct Plan {
     steps: Vec<Step>,
     events: Vec<PlannedEvent>,
     measurements: Vec<Measurement>,
-    complaint: Option<String>,
+    error: Option<String>,
     requeue_after: Option<Duration>,
 }
 
-/// A part of a plan. Steps are carried out in order.
+/// A step of a plan. The executor applies steps in order.
 #[derive(Clone)]
 pub enum Step {
     /// One write.
     One(Box<Write>),
-    /// Writes that do not depend on each other. They are sent in batches of one, two, four and so
-    /// on, and the first batch with a failure is the last: a mistake that every write shares costs
-    /// one request, not a thousand.
+    /// Independent writes in batches of 1, 2, 4 and so on; the first batch with a failure is the last. An error that
+    /// every write shares, such as an exceeded quota, costs one request instead of thousands.
     SlowStart(Vec<Write>),
-    /// Writes that do not depend on each other, sent at once; none stops another.
+    /// Independent writes, sent concurrently; a failure stops none of the others.
     Parallel(Vec<Write>),
 }
 
@@ -39,13 +38,13 @@ impl Step {
 }
 
 impl Plan {
-    /// Nothing to do.
+    /// The empty plan.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// One write.
+    /// A plan of one write.
     #[must_use]
     pub fn of(write: Write) -> Self {
         let mut plan = Self::none();
@@ -53,11 +52,11 @@ impl Plan {
         plan
     }
 
-    /// The item cannot be decided for a reason that lies in the objects; it is tried again, ever more
-    /// slowly, because a change elsewhere may cure it without waking the item.
+    /// No decision is possible, for a reason that lies in the objects. The item is requeued with backoff, because a
+    /// change to an object that does not enqueue it may remove the reason.
     #[must_use]
-    pub fn error(complaint: impl Into<String>) -> Self {
-        Self { complaint: Some(complaint.into()), ..Self::default() }
+    pub fn error(message: impl Into<String>) -> Self {
+        Self { error: Some(message.into()), ..Self::default() }
     }
 
     /// Adds a write.
@@ -65,14 +64,14 @@ impl Plan {
         self.steps.push(Step::One(Box::new(write)));
     }
 
-    /// Adds writes that do not depend on each other.
+    /// Adds independent writes with slow start.
     pub fn push_slow_start(&mut self, writes: Vec<Write>) {
         if !writes.is_empty() {
             self.steps.push(Step::SlowStart(writes));
         }
     }
 
-    /// Adds writes that do not depend on each other, to be sent at once.
+    /// Adds independent writes that are sent concurrently.
     pub fn push_parallel(&mut self, writes: Vec<Write>) {
         if !writes.is_empty() {
             self.steps.push(Step::Parallel(writes));
@@ -89,18 +88,18 @@ impl Plan {
         self.measurements.push(measurement);
     }
 
-    /// Asks to be called again after a while even if nothing changes; the earliest wish counts.
+    /// Requeues the item after a delay even if no event enqueues it; the shortest delay counts.
     pub fn requeue_after(&mut self, delay: Duration) {
-        self.requeue_after = Some(self.requeue_after.map_or(delay, |there| there.min(delay)));
+        self.requeue_after = Some(self.requeue_after.map_or(delay, |earlier| earlier.min(delay)));
     }
 
-    /// Whether there is nothing to do at all.
+    /// Whether the plan is empty.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.steps.is_empty()
             && self.events.is_empty()
             && self.measurements.is_empty()
-            && self.complaint.is_none()
+            && self.error.is_none()
             && self.requeue_after.is_none()
     }
 
@@ -110,7 +109,7 @@ impl Plan {
         &self.steps
     }
 
-    /// The writes, in order, for whoever stands between a decision and what carries it out.
+    /// The writes, in order, for wrappers that change a plan before it is applied.
     pub fn writes_mut(&mut self) -> impl Iterator<Item = &mut Write> {
         self.steps.iter_mut().flat_map(|step| match step {
             Step::One(write) => std::slice::from_mut(&mut **write),
@@ -130,13 +129,13 @@ impl Plan {
         &self.measurements
     }
 
-    /// Why the item cannot be decided, if it cannot.
+    /// Why no decision is possible, if none is.
     #[must_use]
     pub fn error_message(&self) -> Option<&str> {
-        self.complaint.as_deref()
+        self.error.as_deref()
     }
 
-    /// When to look again.
+    /// The delay after which the item is requeued.
     #[must_use]
     pub fn requeue_delay(&self) -> Option<Duration> {
         self.requeue_after

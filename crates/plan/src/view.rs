@@ -1,4 +1,4 @@
-//! What a controller sees: tables that hold still, and a reading of the clocks.
+//! What a decision reads: an immutable view of the caches, and a reading of the clocks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,47 +10,48 @@ use crate::{AnyStore, KindEntry, Store};
 /// A reading of the two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Wall time, as the API writes it. It may jump.
+    /// Wall-clock time, as in API timestamps. It may jump.
     pub wall: Time,
-    /// Time since some moment in the past. It never goes back.
+    /// Monotonic time since an arbitrary origin.
     pub monotonic: Duration,
 }
 
-/// An immutable view of the caches that a controller declared, at one moment.
+/// An immutable view of the caches that a loop declares, at one moment.
 pub struct View<'a> {
-    tables: Vec<(KindEntry, &'a dyn AnyStore)>,
+    stores: Vec<(KindEntry, &'a dyn AnyStore)>,
     now: Now,
 }
 
 impl<'a> View<'a> {
-    /// A view of these tables.
+    /// A view of these stores.
     #[must_use]
-    pub fn new(tables: Vec<(KindEntry, &'a dyn AnyStore)>, now: Now) -> Self {
-        Self { tables, now }
+    pub fn new(stores: Vec<(KindEntry, &'a dyn AnyStore)>, now: Now) -> Self {
+        Self { stores, now }
     }
 
-    /// What the clocks said when the view was taken.
+    /// The clock reading of the view.
     #[must_use]
     pub fn now(&self) -> Now {
         self.now
     }
 
-    /// All objects of a kind.
+    /// The store of a kind.
     ///
     /// # Panics
-    /// If the controller did not declare that it reads this kind, or declared that it may begin without it and it is not
-    /// known yet. What it would see could be empty or stale, and a decision on that is worse than none.
+    /// If the loop does not declare that it reads the kind, or starts without it and its cache is not synced. A
+    /// decision on an empty or stale cache could delete objects.
     #[must_use]
     pub fn store<T: Kind>(&self) -> &'a Store<T> {
-        self.store_if_synced().unwrap_or_else(|| panic!("{} is read without being declared", T::RESOURCE))
+        self.store_if_synced()
+            .unwrap_or_else(|| panic!("{} is read without being declared or synced", T::RESOURCE))
     }
 
-    /// All objects of a kind that the loop may begin without; nothing until they are known.
+    /// The store of a kind that the loop starts without; `None` until its cache is synced.
     #[must_use]
     pub fn store_if_synced<T: Kind>(&self) -> Option<&'a Store<T>> {
         let wanted = KindEntry::of::<T>();
-        let (_, table) = self.tables.iter().find(|(entry, _)| *entry == wanted)?;
-        table.as_any().downcast_ref()
+        let (_, store) = self.stores.iter().find(|(entry, _)| *entry == wanted)?;
+        store.as_any().downcast_ref()
     }
 
     /// One object.

@@ -1,4 +1,4 @@
-//! One intended change to the API: where, what, under which conditions, and why.
+//! One planned write to the API server: its target, its body, its preconditions and its reason.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,201 +10,202 @@ use serde_json::{Value, json};
 
 use crate::{Outcome, PlannedEvent};
 
-/// One intended change. Built by one of the constructors, refined by the methods after them.
+/// One planned write. A constructor sets target and action; the builder methods refine it.
 #[derive(Clone)]
 pub struct Write {
-    /// What it changes.
+    /// The object it writes.
     pub target: Target,
-    /// What it does to it.
+    /// The request.
     pub action: Action,
-    /// What must hold, freshly checked, before it is sent.
+    /// A check against the live object of an owner before the write is sent.
     pub guard: Option<Guard>,
-    /// Refusals that are as good as success.
+    /// Errors that count as success.
     pub ignored_errors: &'static [ErrorReason],
-    /// What any other refusal means for the rest of the plan.
+    /// What any other error means for the rest of the plan.
     pub on_failure: OnFailure,
-    /// How soon it must be known, if all it does is tell how things stand.
+    /// How soon it is sent, if it only writes a status; `None` for all other writes.
     pub status_urgency: Option<StatusUrgency>,
-    /// Why, for whoever asks what this program did and for what reason.
+    /// The reason, for the log and for transcripts.
     pub because: Cow<'static, str>,
-    /// What people are told of what became of it.
+    /// Makes an event of the outcome.
     pub outcome_event: Option<OutcomeEventFn>,
 }
 
-/// Makes an event of what became of a write, if it is worth one.
+/// Makes an event of the outcome of a write, or none.
 pub type OutcomeEventFn = Arc<dyn Fn(&Outcome) -> Option<PlannedEvent> + Send + Sync>;
 
-/// An object that a write is about.
+/// The object of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its resource.
+    /// The resource of the object.
     pub resource: Resource,
-    /// Where it is. For a create the name may be empty: the server makes one up.
+    /// Namespace and name. The name is empty for a create with `generateName`.
     pub key: Key,
-    /// Which life of it is meant; empty if any.
+    /// The UID precondition; empty for none.
     pub uid: Uid,
 }
 
-/// What a write does.
+/// The request of a write.
 #[derive(Clone)]
 pub enum Action {
-    /// Creates the object.
+    /// POST: creates the object.
     Create(Value),
-    /// States the fields that this manager wants, by server-side apply, taking them from others.
+    /// Server-side apply with `force`.
     Apply {
-        /// Who owns the fields.
+        /// The field manager.
         manager: &'static str,
-        /// The fields.
+        /// The applied fields.
         fields: Value,
     },
-    /// Patches the object, or a subresource of it if one is named.
+    /// PATCH of the object or of a subresource.
     Patch {
-        /// How the body is to be read.
+        /// The patch type of the body.
         form: PatchKind,
-        /// The patch.
+        /// The body.
         body: Value,
         /// The subresource; empty for the object itself.
         subresource: &'static str,
     },
-    /// Reads the object afresh, changes it, and puts it back; nothing the server sent is lost on the way.
+    /// GET, change, PUT: the whole live object is written back, unknown fields included.
     Edit(Edit),
-    /// Reads the metadata afresh and merges into it what is made of it, in that state only.
+    /// GET of the metadata, then a merge patch with the resourceVersion that was read as precondition.
     PatchMetadata(PatchMetadata),
-    /// Puts a body made from the cached object, which saves the read that an edit begins with. It must
-    /// hold all metadata that the server would otherwise take for removed.
+    /// PUT of a body made from the cached object, without the GET of an edit. The body must hold all metadata:
+    /// the server removes what a PUT leaves out.
     Put {
         /// The body, `metadata.resourceVersion` included.
         body: Value,
         /// The subresource; empty for the object itself.
         subresource: &'static str,
-        /// How often a conflict is answered by reading the object and putting the same part into it.
+        /// The number of attempts. After a conflict the object is read and the same part is written into it.
         conflict_tries: u32,
     },
-    /// Deletes the object, this life of it only.
+    /// DELETE with the target's UID as precondition.
     Delete {
-        /// What becomes of the objects it owns; the server's default if unset.
+        /// The propagation policy; the server's default if unset.
         propagation: Option<PropagationPolicy>,
-        /// How long it may take to end; its own wish if unset.
+        /// `gracePeriodSeconds`; the object's own if unset.
         grace_seconds: Option<u32>,
-        /// Only in this state, if one is given.
+        /// The resourceVersion precondition.
         resource_version_precondition: Option<ResourceVersion>,
     },
-    /// Deletes every object of the resource in the target's namespace, whatever life it is in. Nothing
-    /// holds the item back until caches have seen it: it is for those who look at the server.
+    /// DELETE of all objects of the resource in the target's namespace, without UID preconditions. The gate does not
+    /// hold the item back until the caches have observed the deletions, so the controller must list live.
     DeleteCollection {
-        /// What becomes of the objects they own; the server's default if unset.
+        /// The propagation policy; the server's default if unset.
         propagation: Option<PropagationPolicy>,
     },
 }
 
-/// How the body of a patch is to be read.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
-    /// RFC 7386.
+    /// JSON merge patch, RFC 7386.
     Merge,
-    /// The API's own, with merge keys.
+    /// Strategic merge patch.
     Strategic,
 }
 
-/// What becomes of the objects that a deleted one owns.
+/// What the garbage collector does with the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropagationPolicy {
-    /// They go afterwards.
+    /// Deletes them after the owner.
     Background,
-    /// They go first.
+    /// Deletes them before the owner.
     Foreground,
-    /// They stay.
+    /// Removes the owner reference and keeps them.
     Orphan,
 }
 
-/// A change to a freshly read object.
+/// A change to the live object.
 #[derive(Clone)]
 pub struct Edit {
-    /// Makes the change, or says why there is none to make. It sees the whole object and must be
-    /// pure: after a conflict it is called again, on a newer state.
+    /// Changes the live object in place. It must be pure: after a conflict it is called again with a newer
+    /// state.
     pub change: Arc<dyn Fn(&mut Value) -> Edited + Send + Sync>,
-    /// The state the decision was made on. If the object has moved on, nothing is written: the
-    /// change that moved it will wake the controller again.
+    /// The resourceVersion that the decision is based on. If the live object has another one, nothing is written:
+    /// the event of that change enqueues the item again.
     pub expected_resource_version: Option<ResourceVersion>,
-    /// How often a conflict is answered by reading again.
+    /// The number of attempts; each one after a conflict starts with a GET.
     pub conflict_tries: u32,
-    /// The subresource it is put to; empty for the object itself.
+    /// The subresource of the PUT; empty for the object itself.
     pub subresource: &'static str,
 }
 
-/// Makes of metadata the fields of it that are to be changed, if any are.
-pub type MakeFields = Arc<dyn Fn(&Value) -> Option<Value> + Send + Sync>;
+/// Makes the merge patch of live metadata; `None` if nothing is to change.
+pub type MetadataPatchFn = Arc<dyn Fn(&Value) -> Option<Value> + Send + Sync>;
 
-/// A change to freshly read metadata, sent as a merge patch.
+/// A change to live metadata, sent as a merge patch.
 #[derive(Clone)]
 pub struct PatchMetadata {
-    /// Makes the fields of the metadata that are to be merged; `None` if there is nothing to change. It must
-    /// be pure: after a conflict it is called again, on a newer state.
-    pub fields: MakeFields,
-    /// How often a conflict is answered by reading again.
+    /// Makes the patch of `metadata`; `None` if nothing is to change. It must be pure: after a conflict it is
+    /// called again with newer metadata.
+    pub fields: MetadataPatchFn,
+    /// The number of attempts; each one after a conflict starts with a GET.
     pub conflict_tries: u32,
 }
 
-/// What an [`Edit`] made of an object.
+/// The result of the change function of an [`Edit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edited {
-    /// It is changed and wants to be written.
+    /// The object changed and is written.
     Changed,
-    /// There is nothing to write.
+    /// The object needs no change.
     Unneeded,
-    /// The change cannot be made; trying again will not help.
+    /// The change cannot be made, and a retry would not help; the text is the reason.
     Impossible(String),
 }
 
-/// What must hold, freshly checked, before a write is sent.
+/// A live check before a write is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// The owner still lives: same uid, no deletion asked for. Asked once per plan, however many
-    /// writes depend on it, and its failure fails them all.
+    /// The owner exists with the same UID and without deletionTimestamp, as client-go's `RecheckDeletionTimestamp`
+    /// checks it. One GET per plan serves all writes with this guard; if it fails, all of them fail.
     RecheckOwner(Target),
 }
 
-/// What a refusal that is not tolerated means for the rest of the plan.
+/// What an error that is not ignored means for the rest of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Nothing after it is sent, and the item is tried again later.
+    /// Sends none of the later steps and requeues the item with backoff.
     StopAndRetry,
-    /// The rest is sent, and the item is tried again later.
+    /// Sends the later steps and requeues the item with backoff.
     ContinueAndRetry,
-    /// The rest is sent, and nothing is tried again.
+    /// Sends the later steps and logs the error.
     LogOnly,
-    /// The rest is sent, and the script that asked for it looks at the outcome.
+    /// Sends the later steps; the reconciler handles the outcome.
     ReturnOutcome,
 }
 
-/// How soon a write must be sent that only tells how things stand, as a status does.
+/// How soon a status update is sent.
 ///
-/// Every turn tells anew what it finds, so one that is not sent costs nothing but time: the item is looked at
-/// again when it may tell, and tells what holds then.
+/// Every reconcile computes the whole status, so a skipped update loses nothing: the item is requeued for the time
+/// at which the next update may be sent, and that update holds the status of then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusUrgency {
-    /// Somebody waits for it: a goal is reached, or something is wrong.
+    /// At once: a goal is reached or a failure is reported, and clients wait for it.
     Immediate,
-    /// At once if the item has been quiet; some time after what it told before if it has not. For steps on the way.
+    /// For intermediate progress: at once if the item has had no recent status update, otherwise after the coalescing
+    /// interval.
     Coalesce,
-    /// The same turn has just changed what it tells of, and the next one will know better. It is told only if there
-    /// is no end to such turns.
+    /// The same reconcile has changed the objects that the status counts, so the next reconcile updates it. It is sent
+    /// only if such reconciles do not cease.
     Superseded,
 }
 
 impl Target {
-    /// An object of a kind, as it was seen.
+    /// A cached object, with its UID as precondition.
     pub fn of<T: Kind>(object: &T) -> Self {
         Self { resource: T::RESOURCE, key: object.key().clone(), uid: object.meta().uid.clone() }
     }
 
-    /// An object of a resource that is only known at run time, as it was seen.
+    /// An object of a resource known at run time only, with its UID as precondition.
     #[must_use]
     pub fn of_resource(resource: &Resource, meta: &ObjectMeta) -> Self {
         Self { resource: resource.clone(), key: meta.key.clone(), uid: meta.uid.clone() }
     }
 
-    /// Any life of an object.
+    /// The object of this name, without a UID precondition.
     #[must_use]
     pub fn named<T: Kind>(key: Key) -> Self {
         Self { resource: T::RESOURCE, key, uid: Uid::default() }
@@ -212,23 +213,23 @@ impl Target {
 }
 
 impl Write {
-    /// Creates an object of a kind. Type lines are filled in here; the rest is the body's.
+    /// Creates an object. The executor adds `apiVersion` and `kind` to the body.
     #[must_use]
     pub fn create<T: Kind>(key: Key, body: Value) -> Self {
         Self::new(Target::named::<T>(key), Action::Create(body))
     }
 
-    /// States wanted fields of an object, in the name of a field manager.
+    /// Applies fields on behalf of a field manager.
     pub fn apply<T: Kind>(object: &T, manager: &'static str, fields: Value) -> Self {
         Self::new(Target::of(object), Action::Apply { manager, fields })
     }
 
-    /// Patches an object.
+    /// Patches a cached object.
     pub fn patch<T: Kind>(object: &T, form: PatchKind, body: Value) -> Self {
         Self::patch_target(Target::of(object), form, body)
     }
 
-    /// Reads an object afresh, changes it and puts it back.
+    /// Reads the live object, changes it and writes it back.
     pub fn edit<T: Kind>(object: &T, change: impl Fn(&mut Value) -> Edited + Send + Sync + 'static) -> Self {
         let edit = Edit {
             change: Arc::new(change),
@@ -239,12 +240,12 @@ impl Write {
         Self::new(Target::of(object), Action::Edit(edit))
     }
 
-    /// Deletes an object: the life that was seen, and no other.
+    /// Deletes a cached object with its UID as precondition.
     pub fn delete<T: Kind>(object: &T) -> Self {
         Self::delete_target(Target::of(object))
     }
 
-    /// Deletes an object of a resource that is only known at run time: the life that was seen, and no other.
+    /// Deletes an object of a resource known at run time only, with the target's UID as precondition.
     #[must_use]
     pub fn delete_target(target: Target) -> Self {
         Self::new(
@@ -253,13 +254,13 @@ impl Write {
         )
     }
 
-    /// Patches an object of a resource that is only known at run time.
+    /// Patches an object of a resource known at run time only.
     #[must_use]
     pub fn patch_target(target: Target, form: PatchKind, body: Value) -> Self {
         Self::new(target, Action::Patch { form, body, subresource: "" })
     }
 
-    /// Reads the metadata of an object afresh and merges into it the fields that are made of it.
+    /// Reads the live metadata of an object and patches it with what `fields` makes of it.
     #[must_use]
     pub fn patch_metadata(
         target: Target,
@@ -271,7 +272,7 @@ impl Write {
         )
     }
 
-    /// Deletes all objects of a resource in a namespace.
+    /// Deletes all objects of a resource in a namespace with one request.
     #[must_use]
     pub fn delete_collection(resource: &Resource, namespace: &str) -> Self {
         let key = Key::namespaced(namespace, "");
@@ -279,16 +280,16 @@ impl Write {
         Self::new(target, Action::DeleteCollection { propagation: None })
     }
 
-    /// Puts a body made from the cached object to a subresource, or to the object itself if the name is
-    /// empty. Type lines are filled in here.
+    /// PUTs a body made from the cached object to a subresource, or to the object if the name is empty. The executor
+    /// adds `apiVersion` and `kind`.
     pub fn put<T: Kind>(object: &T, subresource: &'static str, body: Value) -> Self {
         Self::new(Target::of(object), Action::Put { body, subresource, conflict_tries: 1 })
     }
 
-    /// Puts a status to an object, with the rest of it as it was seen.
+    /// PUTs a status, with the metadata of the cached object.
     ///
     /// # Panics
-    /// If the status cannot be written as JSON, which only maps with keys that are no strings cannot.
+    /// If the status is not serializable: a map whose keys are no strings.
     pub fn put_status<T: FullMeta>(object: &T, status: &impl Serialize) -> Self {
         Self::put(object, "status", json!({"metadata": object.full_meta_json(), "status": status}))
     }
@@ -306,17 +307,17 @@ impl Write {
         }
     }
 
-    /// Tells people what became of it.
+    /// Records an event that depends on the outcome.
     #[must_use]
     pub fn record_on_outcome(
         mut self,
-        report: impl Fn(&Outcome) -> Option<PlannedEvent> + Send + Sync + 'static,
+        event: impl Fn(&Outcome) -> Option<PlannedEvent> + Send + Sync + 'static,
     ) -> Self {
-        self.outcome_event = Some(Arc::new(report));
+        self.outcome_event = Some(Arc::new(event));
         self
     }
 
-    /// Of a delete: what becomes of the objects it owns.
+    /// Delete only: sets the propagation policy.
     #[must_use]
     pub fn propagation_policy(mut self, policy: PropagationPolicy) -> Self {
         if let Action::Delete { propagation, .. } | Action::DeleteCollection { propagation } =
@@ -327,7 +328,7 @@ impl Write {
         self
     }
 
-    /// Of a delete: how long it may take to end.
+    /// Delete only: sets `gracePeriodSeconds`.
     #[must_use]
     pub fn grace_seconds(mut self, seconds: u32) -> Self {
         if let Action::Delete { grace_seconds, .. } = &mut self.action {
@@ -336,16 +337,16 @@ impl Write {
         self
     }
 
-    /// Of a delete: only if the object is still in this state.
+    /// Delete only: adds a resourceVersion precondition.
     #[must_use]
-    pub fn resource_version_precondition(mut self, version: &ResourceVersion) -> Self {
+    pub fn resource_version_precondition(mut self, resource_version: &ResourceVersion) -> Self {
         if let Action::Delete { resource_version_precondition, .. } = &mut self.action {
-            *resource_version_precondition = Some(version.clone());
+            *resource_version_precondition = Some(resource_version.clone());
         }
         self
     }
 
-    /// Of a patch or an edit: of this part of the object.
+    /// Patch and edit only: writes the subresource.
     #[must_use]
     pub fn on_subresource(mut self, name: &'static str) -> Self {
         match &mut self.action {
@@ -355,51 +356,51 @@ impl Write {
         self
     }
 
-    /// Says why.
+    /// Sets the reason.
     #[must_use]
     pub fn because(mut self, reason: impl Into<Cow<'static, str>>) -> Self {
         self.because = reason.into();
         self
     }
 
-    /// Takes these refusals for success.
+    /// Counts these errors as success.
     #[must_use]
     pub fn ignoring_errors(mut self, tolerated: &'static [ErrorReason]) -> Self {
         self.ignored_errors = tolerated;
         self
     }
 
-    /// Says what any other refusal means for the rest of the plan.
+    /// Sets what any other error means for the rest of the plan.
     #[must_use]
     pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
         self.on_failure = on_failure;
         self
     }
 
-    /// Says that it only tells how things stand, and how soon that must be known.
+    /// Marks the write as a status update that may be coalesced.
     #[must_use]
-    pub fn status_urgency(mut self, telling: StatusUrgency) -> Self {
-        self.status_urgency = Some(telling);
+    pub fn status_urgency(mut self, urgency: StatusUrgency) -> Self {
+        self.status_urgency = Some(urgency);
         self
     }
 
-    /// Demands that something holds, freshly checked, before this is sent.
+    /// Adds a live check before the write is sent.
     #[must_use]
     pub fn guarded(mut self, guard: Guard) -> Self {
         self.guard = Some(guard);
         self
     }
 
-    /// Of an edit: writes nothing if the object has moved on since this state.
+    /// Edit only: writes nothing if the live object has another resourceVersion.
     #[must_use]
-    pub fn expected_resource_version(mut self, version: &ResourceVersion) -> Self {
+    pub fn expected_resource_version(mut self, resource_version: &ResourceVersion) -> Self {
         if let Action::Edit(edit) = &mut self.action {
-            edit.expected_resource_version = Some(version.clone());
+            edit.expected_resource_version = Some(resource_version.clone());
         }
         self
     }
 
-    /// Of an edit, an amendment or a put: answers a conflict by reading again, so many tries in all.
+    /// Edit, metadata patch and PUT only: sets the number of attempts in case of conflicts.
     #[must_use]
     pub fn conflict_tries(mut self, tries: u32) -> Self {
         match &mut self.action {
@@ -411,7 +412,7 @@ impl Write {
         self
     }
 
-    /// The subresource it is sent to; empty for the object itself.
+    /// The subresource of the request; empty for the object itself.
     #[must_use]
     pub fn subresource(&self) -> &'static str {
         match &self.action {
@@ -426,7 +427,7 @@ impl Write {
         }
     }
 
-    /// The verb as the API's authorizers know it.
+    /// The verb of the request, as authorizers name it.
     #[must_use]
     pub fn verb(&self) -> &'static str {
         match &self.action {
@@ -439,10 +440,10 @@ impl Write {
     }
 }
 
-/// One line for a person: the verb, the object, the reason. Bodies are left out, they may be secret.
+/// One log line: the verb, the object, the reason. Bodies are left out because they may hold secrets.
 impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = match &self.action {
+        let verb = match &self.action {
             Action::Apply { .. } => "apply",
             Action::Edit(_) => "edit",
             Action::PatchMetadata(_) => "amend",
@@ -451,10 +452,10 @@ impl fmt::Display for Write {
         };
         let Target { resource, key, .. } = &self.target;
         if matches!(self.action, Action::DeleteCollection { .. }) {
-            return write!(f, "{word} {resource} in {} because {}", key.namespace, self.because);
+            return write!(f, "{verb} {resource} in {} because {}", key.namespace, self.because);
         }
-        let slash = if self.subresource().is_empty() { "" } else { "/" };
-        let part = self.subresource();
-        write!(f, "{word} {resource}{slash}{part} {key} because {}", self.because)
+        let subresource = self.subresource();
+        let slash = if subresource.is_empty() { "" } else { "/" };
+        write!(f, "{verb} {resource}{slash}{subresource} {key} because {}", self.because)
     }
 }

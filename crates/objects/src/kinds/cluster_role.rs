@@ -1,39 +1,39 @@
-//! Cluster roles: their rules and which other roles they gather.
+//! ClusterRoles: rules and aggregation.
 
 use serde::{Deserialize, Serialize};
 
 use crate::meta::null_is_empty;
 use crate::{InternedStr, Kind, LabelSelector, Object, ObjectMeta, Resource, WireMeta};
 
-/// A cluster role.
+/// A ClusterRole.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct ClusterRole {
     /// Its metadata.
     pub meta: ObjectMeta,
-    /// What it grants, in order.
+    /// The rules, in order.
     pub rules: Box<[PolicyRule]>,
-    /// Which roles it gathers its rules from, if it is an aggregated role.
+    /// The selectors of an aggregated ClusterRole; `None` if it is not aggregated.
     pub aggregation: Option<Box<[LabelSelector]>>,
 }
 
-/// One rule of a role. Absent and empty lists are the same.
+/// A rule. Absent and empty lists are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyRule {
-    /// What may be done.
+    /// `verbs`.
     #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[InternedStr]>::is_empty")]
     pub verbs: Box<[InternedStr]>,
-    /// In which API groups.
+    /// `apiGroups`.
     #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[InternedStr]>::is_empty")]
     pub api_groups: Box<[InternedStr]>,
-    /// To which resources.
+    /// `resources`.
     #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[InternedStr]>::is_empty")]
     pub resources: Box<[InternedStr]>,
-    /// To which objects; empty means all.
+    /// `resourceNames`; empty means all.
     #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[InternedStr]>::is_empty")]
     pub resource_names: Box<[InternedStr]>,
-    /// On which paths that are no resources.
+    /// `nonResourceURLs`.
     #[serde(
         rename = "nonResourceURLs",
         deserialize_with = "null_is_empty",

@@ -1,27 +1,26 @@
-//! Controller revisions: the history of stateful sets and daemon sets.
+//! ControllerRevisions: the history of StatefulSets and DaemonSets.
 
 use serde::Deserialize;
 
-use super::whole::keeps_whole_meta;
-use crate::meta::MetaRest;
+use super::full_meta::impl_full_meta;
+use crate::meta::ExtraMeta;
 use crate::{Annotations, Kind, ObjectMeta, RawJson, Resource, WireMeta};
 
-/// One state of a template.
+/// A revision of a template.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct ControllerRevision {
     /// Its metadata.
     pub meta: ObjectMeta,
-    /// The rest of its metadata.
-    pub rest: MetaRest,
-    /// The state, byte for byte: revisions are equal if these bytes are, and the server refuses a
-    /// revision that is written back with other bytes.
+    /// The metadata beyond `meta`.
+    pub extra_meta: ExtraMeta,
+    /// `data`, byte for byte: revisions are compared by these bytes, and the server rejects an update that changes them.
     pub data: RawJson,
-    /// Its number.
+    /// The revision number.
     pub revision: i64,
 }
 
-keeps_whole_meta!(ControllerRevision);
+impl_full_meta!(ControllerRevision);
 
 impl Kind for ControllerRevision {
     const RESOURCE: Resource =
@@ -39,8 +38,8 @@ struct Wire {
 
 impl From<Wire> for ControllerRevision {
     fn from(wire: Wire) -> Self {
-        let (meta, rest) = wire.metadata.whole();
-        Self { meta, rest, data: wire.data, revision: wire.revision }
+        let (meta, extra_meta) = wire.metadata.split();
+        Self { meta, extra_meta, data: wire.data, revision: wire.revision }
     }
 }
 

@@ -1,51 +1,51 @@
-//! Daemon sets.
+//! DaemonSets.
 
 use serde::{Deserialize, Serialize};
 
 use super::annotations;
-use super::whole::whole_kind;
+use super::full_meta::spec_status_kind;
 use crate::meta::null_is_default;
-use crate::{Condition, IntOrString, InternedStr, LabelSelector, PodTemplate, Resource, Unknown};
+use crate::{Condition, IntOrString, InternedStr, LabelSelector, PodTemplate, Resource, UnknownFields};
 
-whole_kind! {
-    /// A daemon set.
+spec_status_kind! {
+    /// A DaemonSet.
     DaemonSet, DaemonSetSpec, DaemonSetStatus,
     Resource::namespaced("apps", "v1", "daemonsets", "DaemonSet")
 }
 
-/// What is wanted of a daemon set.
+/// The spec of a DaemonSet.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DaemonSetSpec {
-    /// Which pods are its own.
+    /// The selector of its pods.
     pub selector: Option<LabelSelector>,
-    /// What pods are made from.
+    /// The pod template.
     pub template: PodTemplate,
-    /// How old pods are replaced.
+    /// The update strategy.
     pub update_strategy: DaemonSetUpdateStrategy,
-    /// For how long a pod must be ready to be available.
+    /// How long a pod must be ready to count as available.
     pub min_ready_seconds: i32,
-    /// How many old revisions are kept; all if it does not say.
+    /// The number of old revisions to keep; all if unset.
     pub revision_history_limit: Option<i32>,
 }
 
-/// How a daemon set replaces old pods.
+/// The update strategy of a DaemonSet.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DaemonSetUpdateStrategy {
     /// `RollingUpdate` or `OnDelete`.
     pub r#type: InternedStr,
-    /// How many nodes may be without a pod, or have two, meanwhile.
+    /// The bounds of a rolling update.
     pub rolling_update: Option<RollingUpdateDaemonSet>,
 }
 
-/// How many nodes may be without a pod, or have two, while a daemon set rolls.
+/// The bounds of a rolling update of a DaemonSet.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RollingUpdateDaemonSet {
-    /// How many nodes may be without.
+    /// How many nodes may be without an available pod.
     pub max_unavailable: Option<IntOrString>,
-    /// How many nodes may have two.
+    /// How many nodes may run an old and a new pod.
     pub max_surge: Option<IntOrString>,
 }
 
@@ -76,42 +76,42 @@ impl Default for RollingUpdateDaemonSet {
     }
 }
 
-/// What is the case with a daemon set.
+/// The status of a DaemonSet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DaemonSetStatus {
-    /// How many nodes that should have a pod have one.
+    /// The number of nodes that should run the pod and do.
     pub current_number_scheduled: i32,
-    /// How many nodes that should not have a pod have one.
+    /// The number of nodes that run the pod and should not.
     pub number_misscheduled: i32,
-    /// How many nodes should have a pod.
+    /// The number of nodes that should run the pod.
     pub desired_number_scheduled: i32,
-    /// How many nodes have a pod that is ready.
+    /// The number of nodes with a ready pod.
     pub number_ready: i32,
-    /// The generation that this was said of.
+    /// The `metadata.generation` that this status is based on.
     pub observed_generation: i64,
-    /// How many nodes have a pod of the newest template.
+    /// The number of nodes with a pod of the current template.
     pub updated_number_scheduled: i32,
-    /// How many nodes have a pod that has been ready for long enough.
+    /// The number of nodes with an available pod.
     pub number_available: i32,
-    /// How many nodes that should have such a pod have none.
+    /// The number of nodes that should run the pod and have no available one.
     pub number_unavailable: i32,
-    /// How often the name of a revision was taken.
+    /// The number of name collisions of ControllerRevisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
-    /// Its conditions.
+    /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// What else it says.
+    /// All other fields.
     #[serde(flatten)]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 impl DaemonSet {
-    /// How often its template has changed, if that can be read.
+    /// The template generation from the annotation, if it is a number.
     #[must_use]
     pub fn template_generation(&self) -> Option<i64> {
-        self.rest.annotations.value(annotations::TEMPLATE_GENERATION)?.parse().ok()
+        self.extra_meta.annotations.value(annotations::TEMPLATE_GENERATION)?.parse().ok()
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
 
     /// Proves DS-16.
     #[test]
-    fn a_daemon_set_is_read() {
+    fn a_daemon_set_is_decoded() {
         let set: DaemonSet = serde_json::from_str(
             r#"{"metadata":{"name":"agent","annotations":{"deprecated.daemonset.template.generation":"7"}},
                 "spec":{"selector":{"matchLabels":{"app":"agent"}},"template":{"spec":{"nodeName":"n1"}},

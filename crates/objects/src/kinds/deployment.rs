@@ -2,56 +2,56 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::whole::whole_kind;
+use super::full_meta::spec_status_kind;
 use crate::meta::null_is_default;
-use crate::{Condition, IntOrString, InternedStr, LabelSelector, PodTemplate, Resource, Unknown};
+use crate::{Condition, IntOrString, InternedStr, LabelSelector, PodTemplate, Resource, UnknownFields};
 
-whole_kind! {
-    /// A deployment.
+spec_status_kind! {
+    /// A Deployment.
     Deployment, DeploymentSpec, DeploymentStatus,
     Resource::namespaced("apps", "v1", "deployments", "Deployment"),
     &crate::protobuf::DEPLOYMENT
 }
 
-/// What is wanted of a deployment.
+/// The spec of a Deployment.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeploymentSpec {
-    /// How many pods.
+    /// The desired number of pods.
     pub replicas: i32,
-    /// Which replica sets are its own.
+    /// The selector of its ReplicaSets and pods.
     pub selector: Option<LabelSelector>,
-    /// What pods are made from.
+    /// The pod template.
     pub template: PodTemplate,
-    /// How old pods are replaced.
+    /// The update strategy.
     pub strategy: DeploymentStrategy,
-    /// For how long a pod must be ready to be available.
+    /// How long a pod must be ready to count as available.
     pub min_ready_seconds: i32,
-    /// How many old replica sets are kept; all if it does not say.
+    /// The number of old ReplicaSets to keep; all if unset.
     pub revision_history_limit: Option<i32>,
-    /// Whether no rollout is wanted for now.
+    /// Whether rollouts are paused.
     pub paused: bool,
-    /// For how long a rollout may stand still; for ever if it does not say.
+    /// How long a rollout may make no progress; without limit if unset.
     pub progress_deadline_seconds: Option<i32>,
 }
 
-/// How a deployment replaces old pods.
+/// The strategy of a Deployment.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeploymentStrategy {
     /// `RollingUpdate` or `Recreate`.
     pub r#type: InternedStr,
-    /// How many pods may be missing or surplus meanwhile.
+    /// The bounds of a rolling update.
     pub rolling_update: Option<RollingUpdateDeployment>,
 }
 
-/// How many pods may be missing or surplus while a deployment rolls.
+/// The bounds of a rolling update of a Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RollingUpdateDeployment {
-    /// How many may be missing.
+    /// How many pods may be unavailable.
     pub max_unavailable: Option<IntOrString>,
-    /// How many may be surplus.
+    /// How many pods may exist beyond `replicas`.
     pub max_surge: Option<IntOrString>,
 }
 
@@ -80,34 +80,34 @@ impl Default for DeploymentStrategy {
     }
 }
 
-/// What is the case with a deployment.
+/// The status of a Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeploymentStatus {
-    /// The generation that this was said of.
+    /// The `metadata.generation` that this status is based on.
     pub observed_generation: i64,
-    /// How many pods there are.
+    /// The number of pods.
     pub replicas: i32,
-    /// How many of them are of the newest template.
+    /// The number of pods of the current template.
     pub updated_replicas: i32,
-    /// How many of them are ready.
+    /// The number of ready pods.
     pub ready_replicas: i32,
-    /// How many of them have been ready for long enough.
+    /// The number of available pods.
     pub available_replicas: i32,
-    /// How many are missing.
+    /// The number of unavailable pods.
     pub unavailable_replicas: i32,
-    /// How many are going away.
+    /// The number of terminating pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating_replicas: Option<i32>,
-    /// Its conditions.
+    /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// How often the name of a replica set was taken.
+    /// The number of name collisions of ReplicaSets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
-    /// What else it says.
+    /// All other fields.
     #[serde(flatten)]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deployment_is_read() {
+    fn a_deployment_is_decoded() {
         let deployment: Deployment = serde_json::from_str(
             r#"{"metadata":{"name":"web","namespace":"a","generation":2},
                 "spec":{"replicas":0,"paused":true,"revisionHistoryLimit":null,"selector":{},

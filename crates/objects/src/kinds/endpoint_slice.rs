@@ -1,22 +1,22 @@
-//! Endpoint slices, whole: they are replaced by `PUT`.
+//! EndpointSlices, with all fields: they are updated with a PUT.
 
 use serde::{Deserialize, Serialize};
 
-use super::whole::keeps_whole_meta;
-use crate::meta::{MetaRest, null_is_default, null_is_empty};
+use super::full_meta::impl_full_meta;
+use crate::meta::{ExtraMeta, null_is_default, null_is_empty};
 use crate::{
     Addresses, Annotations, ArcStr, Interned, InternedStr, Kind, Labels, ObjectMeta, Resource,
     ResourceVersion, Uid, WireMeta,
 };
 
-/// A slice of a service's endpoints.
+/// An EndpointSlice.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct EndpointSlice {
     /// Its metadata.
     pub meta: ObjectMeta,
-    /// The rest of its metadata.
-    pub rest: MetaRest,
+    /// The metadata beyond `meta`.
+    pub extra_meta: ExtraMeta,
     /// `IPv4`, `IPv6` or `FQDN`.
     pub address_type: InternedStr,
     /// Its endpoints.
@@ -25,51 +25,51 @@ pub struct EndpointSlice {
     pub ports: Box<[EndpointPort]>,
 }
 
-/// One endpoint: a pod, nearly always. There are as many as pods behind services, so it is kept small.
+/// An endpoint. A cluster has one per pod and Service, so its size matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Endpoint {
-    /// Where it is reached.
+    /// `addresses`.
     pub addresses: Addresses,
-    /// Whether it can be used.
+    /// `conditions`.
     #[serde(deserialize_with = "null_is_default")]
     pub conditions: EndpointConditions,
-    /// Its name in the DNS; empty if it has none.
+    /// `hostname`; empty if unset.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub hostname: ArcStr,
-    /// The object behind it.
+    /// `targetRef`, usually a pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<TargetRef>,
-    /// What slices said before there were zones. Never written by the controller.
+    /// `deprecatedTopology`; the controller never writes it.
     #[serde(skip_serializing_if = "Labels::is_empty")]
     pub deprecated_topology: Labels,
-    /// The node it is on; empty if nobody says.
+    /// `nodeName`; empty if unset.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub node_name: InternedStr,
-    /// The zone it is in; empty if nobody says.
+    /// `zone`; empty if unset.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub zone: InternedStr,
-    /// Who should prefer it.
+    /// `hints`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hints: Option<Interned<EndpointHints>>,
 }
 
-/// Whether an endpoint can be used; absent differs from false.
+/// The conditions of an endpoint; absent differs from false.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndpointConditions {
-    /// New clients may use it.
+    /// Ready for traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// It answers.
+    /// Able to serve, even while terminating.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<bool>,
-    /// It is going away.
+    /// Terminating.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating: Option<bool>,
 }
 
-/// The object behind an endpoint.
+/// The object an endpoint refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WireTargetRef", into = "WireTargetRef")]
 pub struct TargetRef {
@@ -79,20 +79,20 @@ pub struct TargetRef {
     pub namespace: InternedStr,
     /// Its name.
     pub name: ArcStr,
-    /// The life of it that is meant.
+    /// Its UID.
     pub uid: Uid,
-    /// What else the reference says; the controller writes none of it.
+    /// The fields that the controller never writes.
     pub rest: Option<Box<TargetRefRest>>,
 }
 
-/// What few references to an object behind an endpoint say.
+/// The rarely set fields of a [`TargetRef`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetRefRest {
-    /// Group and version of its kind.
+    /// `apiVersion`.
     pub api_version: InternedStr,
-    /// The state of it that is meant.
+    /// `resourceVersion`.
     pub resource_version: ResourceVersion,
-    /// The part of it that is meant.
+    /// `fieldPath`.
     pub field_path: InternedStr,
 }
 
@@ -133,19 +133,19 @@ impl From<TargetRef> for WireTargetRef {
     }
 }
 
-/// Who should prefer an endpoint.
+/// Topology hints of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointHints {
-    /// Clients in these zones.
+    /// The zones whose clients should use it.
     #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[HintTarget]>::is_empty")]
     pub for_zones: Box<[HintTarget]>,
-    /// Clients on these nodes.
+    /// The nodes whose clients should use it.
     #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[HintTarget]>::is_empty")]
     pub for_nodes: Box<[HintTarget]>,
 }
 
-/// A zone or a node.
+/// A zone or a node in a hint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HintTarget {
@@ -166,12 +166,12 @@ pub struct EndpointPort {
     /// Its number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
-    /// What is spoken on it.
+    /// The application protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_protocol: Option<InternedStr>,
 }
 
-keeps_whole_meta!(EndpointSlice, &crate::protobuf::ENDPOINT_SLICE);
+impl_full_meta!(EndpointSlice, &crate::protobuf::ENDPOINT_SLICE);
 
 impl Kind for EndpointSlice {
     const RESOURCE: Resource =
@@ -192,8 +192,14 @@ struct Wire {
 
 impl From<Wire> for EndpointSlice {
     fn from(wire: Wire) -> Self {
-        let (meta, rest) = wire.metadata.whole();
-        Self { meta, rest, address_type: wire.address_type, endpoints: wire.endpoints, ports: wire.ports }
+        let (meta, extra_meta) = wire.metadata.split();
+        Self {
+            meta,
+            extra_meta,
+            address_type: wire.address_type,
+            endpoints: wire.endpoints,
+            ports: wire.ports,
+        }
     }
 }
 
@@ -208,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_written_back_as_it_was_read() {
+    fn a_slice_is_written_back_unchanged() {
         let endpoints = serde_json::json!([
             {"addresses": ["10.0.0.7"], "conditions": {"ready": true, "serving": true, "terminating": false},
              "nodeName": "n1", "zone": "a", "hints": {"forZones": [{"name": "a"}]},

@@ -2,116 +2,117 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::whole::whole_kind;
+use super::full_meta::spec_status_kind;
 use crate::meta::{null_is_default, null_is_empty};
 use crate::{
-    ArcStr, Condition, Conditions as _, InternedStr, LabelSelector, PodTemplate, Resource, Time, Uid, Unknown,
+    ArcStr, Condition, Conditions as _, InternedStr, LabelSelector, PodTemplate, Resource, Time, Uid,
+    UnknownFields,
 };
 
-whole_kind! {
-    /// A job.
+spec_status_kind! {
+    /// A Job.
     Job, JobSpec, JobStatus,
     Resource::namespaced("batch", "v1", "jobs", "Job")
 }
 
-/// What is wanted of a job.
+/// The spec of a Job.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobSpec {
-    /// How many pods may run at once.
+    /// The maximum number of active pods.
     pub parallelism: i32,
-    /// How many pods must succeed; one, with all others ended, if it does not say.
+    /// The number of pods that must succeed; if unset, one success completes the Job once all pods have finished.
     pub completions: Option<i32>,
-    /// For how long it may run.
+    /// How long the Job may be active.
     pub active_deadline_seconds: Option<i64>,
-    /// What failed pods mean.
+    /// How failed pods are handled.
     pub pod_failure_policy: Option<PodFailurePolicy>,
-    /// Which indexes are enough.
+    /// Which succeeded indexes complete the Job.
     pub success_policy: Option<SuccessPolicy>,
-    /// How many pods may fail.
+    /// The number of pod failures before the Job fails.
     pub backoff_limit: i32,
-    /// How many pods of one index may fail.
+    /// The number of pod failures of one index before the index fails.
     pub backoff_limit_per_index: Option<i32>,
-    /// How many indexes may fail.
+    /// The number of failed indexes before the Job fails.
     pub max_failed_indexes: Option<i32>,
-    /// Which pods are its own.
+    /// The selector of its pods.
     pub selector: Option<LabelSelector>,
-    /// What pods are made from.
+    /// The pod template.
     pub template: PodTemplate,
-    /// For how long it is kept after its end.
+    /// How long a finished Job is kept.
     pub ttl_seconds_after_finished: Option<i32>,
     /// `NonIndexed` or `Indexed`.
     pub completion_mode: InternedStr,
-    /// Whether no pod is wanted for now.
+    /// Whether the Job is suspended.
     #[serde(deserialize_with = "null_is_default")]
     pub suspend: bool,
-    /// `TerminatingOrFailed` or `Failed`: when a pod may be replaced.
+    /// `TerminatingOrFailed` or `Failed`: the state in which a pod is replaced.
     pub pod_replacement_policy: InternedStr,
-    /// Who else cares for it.
+    /// The controller that reconciles the Job.
     pub managed_by: Option<InternedStr>,
 }
 
-/// What failed pods mean: the first rule that fits counts.
+/// How failed pods are handled: the first matching rule decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct PodFailurePolicy {
     /// The rules, in order.
     #[serde(deserialize_with = "null_is_empty")]
-    pub rules: Box<[PodFailureRule]>,
+    pub rules: Box<[PodFailurePolicyRule]>,
 }
 
-/// What a failed pod means if it fits.
+/// A rule of a pod failure policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PodFailureRule {
+pub struct PodFailurePolicyRule {
     /// `FailJob`, `FailIndex`, `Ignore` or `Count`.
     pub action: InternedStr,
-    /// It fits if a container ended so.
+    /// Matches exit codes of containers.
     pub on_exit_codes: Option<OnExitCodes>,
-    /// It fits if a condition says so.
+    /// Matches pod conditions.
     #[serde(deserialize_with = "null_is_empty")]
     pub on_pod_conditions: Box<[OnPodCondition]>,
 }
 
-/// How a container must have ended.
+/// A requirement on the exit code of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OnExitCodes {
-    /// Which container; any if it does not say.
+    /// The container; any if unset.
     pub container_name: Option<InternedStr>,
     /// `In` or `NotIn`.
     pub operator: InternedStr,
-    /// Exit codes.
+    /// The exit codes.
     #[serde(deserialize_with = "null_is_empty")]
     pub values: Box<[i32]>,
 }
 
-/// What a condition of a pod must say.
+/// A requirement on a pod condition.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct OnPodCondition {
     /// Its type.
     pub r#type: InternedStr,
-    /// What it says; `True` if absent.
+    /// Its status; `True` if unset.
     pub status: InternedStr,
 }
 
-/// Which indexes are enough for success: the first rule that is met counts.
+/// When a Job succeeds before all indexes have: the first satisfied rule decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct SuccessPolicy {
     /// The rules, in order.
     #[serde(deserialize_with = "null_is_empty")]
-    pub rules: Box<[SuccessRule]>,
+    pub rules: Box<[SuccessPolicyRule]>,
 }
 
-/// Indexes that are enough for success.
+/// A rule of a success policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct SuccessRule {
-    /// Which indexes count; all if it does not say.
+pub struct SuccessPolicyRule {
+    /// The indexes that count; all if unset.
     pub succeeded_indexes: Option<ArcStr>,
-    /// How many of them are enough; all if it does not say.
+    /// How many of them must have succeeded; all if unset.
     pub succeeded_count: Option<i32>,
 }
 
@@ -145,66 +146,66 @@ impl Default for OnPodCondition {
     }
 }
 
-/// What is the case with a job.
+/// The status of a Job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatus {
-    /// Its conditions.
+    /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// When it was started, or resumed.
+    /// When the Job was started or resumed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
-    /// When it completed.
+    /// When the Job completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
-    /// How many pods have neither ended nor are to be deleted.
+    /// The number of active pods: neither finished nor terminating.
     pub active: i32,
-    /// How many pods, or indexes, have succeeded.
+    /// The number of succeeded pods or indexes.
     pub succeeded: i32,
-    /// How many pods have failed.
+    /// The number of failed pods.
     pub failed: i32,
-    /// How many pods are going away.
+    /// The number of terminating pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating: Option<i32>,
-    /// Indexes that have succeeded, as intervals.
+    /// The succeeded indexes, as intervals.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub completed_indexes: ArcStr,
-    /// Indexes that have failed, as intervals.
+    /// The failed indexes, as intervals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_indexes: Option<ArcStr>,
-    /// Pods that have ended and are not yet in the numbers above.
+    /// Finished pods that `succeeded` and `failed` do not include yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncounted_terminated_pods: Option<UncountedTerminatedPods>,
-    /// How many active pods are ready.
+    /// The number of ready active pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<i32>,
-    /// What else it says.
+    /// All other fields.
     #[serde(flatten)]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
-/// Pods that have ended and are not yet counted.
+/// UIDs of finished pods that are not yet counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UncountedTerminatedPods {
-    /// Those that succeeded.
+    /// Succeeded pods.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub succeeded: Vec<Uid>,
-    /// Those that failed.
+    /// Failed pods.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<Uid>,
 }
 
 impl Job {
-    /// Whether it has come to its end, one way or the other.
+    /// Whether it is complete or failed.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.status.conditions.is_condition_true("Complete")
             || self.status.conditions.is_condition_true("Failed")
     }
 
-    /// Whether each of its pods works on an index.
+    /// Whether its completion mode is `Indexed`.
     #[must_use]
     pub fn is_indexed(&self) -> bool {
         self.spec.completion_mode == "Indexed"
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_read_and_its_status_written_back() {
+    fn a_job_is_decoded_and_its_status_written_back() {
         let status = serde_json::json!({
             "conditions": [{"type": "Failed", "status": "True", "lastProbeTime": "2026-01-01T00:00:00Z"}],
             "startTime": "2026-01-01T00:00:00Z", "active": 0, "succeeded": 1, "failed": 2, "terminating": 0,
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_does_not_say_is_as_the_api_has_it() {
+    fn a_job_has_the_api_defaults() {
         let bare: Job = serde_json::from_str(r#"{"metadata":{"name":"r"},"spec":{"suspend":null}}"#).unwrap();
         assert_eq!((bare.spec.parallelism, bare.spec.backoff_limit), (1, 6));
         assert!(!bare.is_indexed() && !bare.is_finished());

@@ -1,4 +1,4 @@
-//! Leases, among them those by which kubelets show that they live.
+//! Leases: those of leader election and the heartbeats of kubelets.
 
 use serde::Deserialize;
 
@@ -6,21 +6,21 @@ use crate::meta::null_is_default;
 use crate::protobuf::{self, Message};
 use crate::{ArcStr, Kind, MicroTime, Object, ObjectMeta, Resource, WireMeta};
 
-/// The namespace of the leases that kubelets renew.
+/// The namespace of the node Leases.
 pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// A lease. Those of nodes are in [`NODE_LEASE_NAMESPACE`] and named as their nodes. Others are cached too: they are few,
-/// and whoever hears of all objects then need not have thousands of heartbeats sent a second time.
+/// A Lease. A node's Lease is in [`NODE_LEASE_NAMESPACE`] and has the name of the node. The cache holds the few others
+/// too, so that the garbage collector's monitor shares it instead of receiving every heartbeat a second time.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Lease {
     /// Its metadata.
     pub meta: ObjectMeta,
-    /// Who holds it.
+    /// `holderIdentity`.
     pub holder_identity: ArcStr,
-    /// For how long it holds without being renewed.
+    /// `leaseDurationSeconds`.
     pub lease_duration_seconds: Option<i32>,
-    /// When it was renewed last.
+    /// `renewTime`.
     pub renew_time: Option<MicroTime>,
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_is_read() {
+    fn a_lease_is_decoded() {
         let lease: Lease = serde_json::from_str(
             r#"{"metadata":{"name":"n1","namespace":"kube-node-lease"},
                 "spec":{"holderIdentity":"n1","leaseDurationSeconds":40,"renewTime":"2026-01-01T00:00:00.500000Z"}}"#,

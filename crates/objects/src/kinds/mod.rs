@@ -1,10 +1,11 @@
-//! The kinds, one file each: what the caches keep of them.
+//! The cached kinds, one file each.
 
 mod cluster_role;
 mod controller_revision;
 mod daemon_set;
 mod deployment;
 mod endpoint_slice;
+mod full_meta;
 mod job;
 mod lease;
 mod namespace;
@@ -19,7 +20,6 @@ mod service;
 mod service_account;
 mod stateful_set;
 mod token_secret;
-mod whole;
 
 pub use cluster_role::{ClusterRole, PolicyRule};
 pub use controller_revision::ControllerRevision;
@@ -34,8 +34,8 @@ pub use endpoint_slice::{
     TargetRefRest,
 };
 pub use job::{
-    Job, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy, PodFailureRule, SuccessPolicy,
-    SuccessRule, UncountedTerminatedPods,
+    Job, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy, PodFailurePolicyRule,
+    SuccessPolicy, SuccessPolicyRule, UncountedTerminatedPods,
 };
 pub use lease::{Lease, NODE_LEASE_NAMESPACE};
 pub use namespace::Namespace;
@@ -57,22 +57,22 @@ pub use stateful_set::{
 };
 pub use token_secret::{SECRET_TYPE_SERVICE_ACCOUNT_TOKEN, TokenSecret};
 
-/// Names of annotations that controllers read or write.
+/// Annotation keys that controllers read or write.
 pub mod annotations {
-    /// On a token Secret: the account it belongs to.
+    /// On a token Secret: the name of its ServiceAccount.
     pub const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
-    /// On a token Secret: the life of the account it belongs to.
+    /// On a token Secret: the UID of its ServiceAccount.
     pub const SERVICE_ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
-    /// On a pod: what it costs to delete it, compared with others of its owner.
+    /// On a pod: its deletion cost relative to other pods of the same owner.
     pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-    /// On a pod of an indexed job: its index.
+    /// On a pod of an Indexed Job: its completion index.
     pub const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
-    /// On a pod of an indexed job: how many pods of its index have failed before.
+    /// On a pod of an Indexed Job: the number of earlier failures of its index.
     pub const JOB_INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
-    /// On a pod of an indexed job: how many failures of its index were ignored before.
+    /// On a pod of an Indexed Job: the number of earlier failures of its index that the pod failure policy ignored.
     pub const JOB_INDEX_IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
-    /// On a pod that a kubelet made from a file of its own.
+    /// On a mirror pod, which a kubelet creates for a static pod.
     pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
-    /// On a daemon set: how often its template has changed. The API server counts it.
+    /// On a DaemonSet: the generation of its template, which the API server counts.
     pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 }

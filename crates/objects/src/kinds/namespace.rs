@@ -1,9 +1,9 @@
-//! Namespaces: their phase, and what holds them back when they are deleted.
+//! Namespaces: phase, finalizers and deletion conditions.
 
 use serde::Deserialize;
 
-use super::whole::keeps_whole_meta;
-use crate::meta::{MetaRest, null_is_default, null_is_empty};
+use super::full_meta::impl_full_meta;
+use crate::meta::{ExtraMeta, null_is_default, null_is_empty};
 use crate::{Annotations, Condition, InternedStr, Kind, ObjectMeta, Resource, WireMeta};
 
 /// A namespace.
@@ -12,18 +12,18 @@ use crate::{Annotations, Condition, InternedStr, Kind, ObjectMeta, Resource, Wir
 pub struct Namespace {
     /// Its metadata.
     pub meta: ObjectMeta,
-    /// The rest of its metadata.
-    pub rest: MetaRest,
-    /// `spec.finalizers`: who must have emptied it before it goes. Not to be taken for
+    /// The metadata beyond `meta`.
+    pub extra_meta: ExtraMeta,
+    /// `spec.finalizers`, which the namespace controller removes once the content is deleted; not
     /// `metadata.finalizers`.
     pub spec_finalizers: Box<[InternedStr]>,
     /// `Active`, `Terminating`, or empty before the server has set it.
     pub phase: InternedStr,
-    /// How its deletion goes on.
+    /// The conditions that report the progress of its deletion.
     pub conditions: Box<[Condition]>,
 }
 
-keeps_whole_meta!(Namespace);
+impl_full_meta!(Namespace);
 
 impl Kind for Namespace {
     const RESOURCE: Resource = Resource::cluster("", "v1", "namespaces", "Namespace");
@@ -55,10 +55,10 @@ struct Status {
 
 impl From<Wire> for Namespace {
     fn from(wire: Wire) -> Self {
-        let (meta, rest) = wire.metadata.whole();
+        let (meta, extra_meta) = wire.metadata.split();
         Self {
             meta,
-            rest,
+            extra_meta,
             spec_finalizers: wire.spec.finalizers,
             phase: wire.status.phase,
             conditions: wire.status.conditions,
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_is_read() {
+    fn a_namespace_is_decoded() {
         let namespace: Namespace = serde_json::from_str(
             r#"{"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["x/y"]},
                 "spec":{"finalizers":["kubernetes"]},

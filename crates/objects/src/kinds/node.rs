@@ -1,4 +1,4 @@
-//! Nodes: whether they live, what keeps pods away from them, and where they are.
+//! Nodes: health, taints, labels and capacity.
 
 use serde::Deserialize;
 
@@ -11,26 +11,26 @@ use crate::{Condition, Conditions, Kind, Object, ObjectMeta, Quantity, Resource,
 pub struct Node {
     /// Its metadata.
     pub meta: ObjectMeta,
-    /// Whether new pods are not wanted.
+    /// `spec.unschedulable`.
     pub unschedulable: bool,
-    /// What keeps pods away.
+    /// `spec.taints`.
     pub taints: Box<[Taint]>,
-    /// Its conditions, whole and in order.
+    /// The conditions, with all fields and in order.
     pub conditions: Box<[Condition]>,
-    /// CPU that pods may use, in thousandths of a core; zero if it does not say.
+    /// Allocatable CPU in millicores; zero if unset.
     pub allocatable_cpu_milli: i64,
-    /// How many pods it may run; zero if it does not say.
+    /// Allocatable pods; zero if unset.
     pub allocatable_pods: i64,
 }
 
 impl Node {
-    /// Whether its `Ready` condition holds.
+    /// Whether its `Ready` condition is `True`.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.conditions.is_condition_true("Ready")
     }
 
-    /// Whether it has a taint of that key and effect.
+    /// Whether it has a taint with this key and effect.
     #[must_use]
     pub fn has_taint(&self, key: &str, effect: &str) -> bool {
         self.taints.iter().any(|taint| taint.is(key, effect))
@@ -38,7 +38,7 @@ impl Node {
 }
 
 impl Object for Node {
-    const WHOLE: Option<&'static protobuf::Whole> = Some(&protobuf::NODE);
+    const WHOLE: Option<&'static protobuf::FullMessage> = Some(&protobuf::NODE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_read() {
+    fn a_node_is_decoded() {
         let node: Node = serde_json::from_str(
             r#"{"metadata":{"name":"n1","labels":{"topology.kubernetes.io/zone":"a"}},
                 "spec":{"podCIDR":"10.0.0.0/24","unschedulable":true,

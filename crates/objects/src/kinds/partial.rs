@@ -1,11 +1,11 @@
-//! Objects of which only the metadata is needed, whatever their kind.
+//! Metadata of objects of any kind.
 
 use serde::Deserialize;
 
 use crate::protobuf::{self, Message};
 use crate::{Object, ObjectMeta, WireMeta};
 
-/// The metadata of an object of any kind. The resource is that of the cache it is in.
+/// The metadata of an object of any kind. Its cache knows the resource.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct PartialObjectMeta {

@@ -1,11 +1,11 @@
-//! Claims of volumes, as far as those read them who make or own them.
+//! PersistentVolumeClaims: metadata and phase.
 
 use serde::Deserialize;
 
 use crate::meta::null_is_default;
 use crate::{InternedStr, Kind, Object, ObjectMeta, Resource, WireMeta};
 
-/// A claim of a volume.
+/// A PersistentVolumeClaim.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct PersistentVolumeClaim {

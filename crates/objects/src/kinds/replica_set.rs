@@ -1,29 +1,29 @@
-//! Replica sets.
+//! ReplicaSets.
 
 use serde::{Deserialize, Serialize};
 
-use super::whole::whole_kind;
+use super::full_meta::spec_status_kind;
 use crate::meta::null_is_default;
-use crate::{Condition, LabelSelector, PodTemplate, Resource, Unknown};
+use crate::{Condition, LabelSelector, PodTemplate, Resource, UnknownFields};
 
-whole_kind! {
-    /// A replica set.
+spec_status_kind! {
+    /// A ReplicaSet.
     ReplicaSet, ReplicaSetSpec, ReplicaSetStatus,
     Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet"),
     &crate::protobuf::REPLICA_SET
 }
 
-/// What is wanted of a replica set.
+/// The spec of a ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicaSetSpec {
-    /// How many pods.
+    /// The desired number of pods.
     pub replicas: i32,
-    /// For how long a pod must be ready to be available.
+    /// How long a pod must be ready to count as available.
     pub min_ready_seconds: i32,
-    /// Which pods are its own; absent selects none.
+    /// The selector of its pods; absent selects none.
     pub selector: Option<LabelSelector>,
-    /// What pods are made from.
+    /// The pod template.
     pub template: PodTemplate,
 }
 
@@ -34,29 +34,29 @@ impl Default for ReplicaSetSpec {
     }
 }
 
-/// What is the case with a replica set.
+/// The status of a ReplicaSet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicaSetStatus {
-    /// How many pods there are.
+    /// The number of pods.
     pub replicas: i32,
-    /// How many of them have all labels of the template.
+    /// The number of pods with all labels of the template.
     pub fully_labeled_replicas: i32,
-    /// How many of them are ready.
+    /// The number of ready pods.
     pub ready_replicas: i32,
-    /// How many of them have been ready for long enough.
+    /// The number of available pods.
     pub available_replicas: i32,
-    /// How many are going away.
+    /// The number of terminating pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating_replicas: Option<i32>,
-    /// The generation that this was said of.
+    /// The `metadata.generation` that this status is based on.
     pub observed_generation: i64,
-    /// Its conditions.
+    /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// What else it says.
+    /// All other fields.
     #[serde(flatten)]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
     use crate::FullMeta as _;
 
     #[test]
-    fn a_replica_set_is_read_and_its_status_written_back() {
+    fn a_replica_set_is_decoded_and_its_status_written_back() {
         let template = r#"{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c"}]}}"#;
         let set: ReplicaSet = serde_json::from_str(&format!(
             r#"{{"metadata":{{"name":"web-1","namespace":"a","generation":4,"annotations":{{"deployment.kubernetes.io/revision":"1"}}}},

@@ -1,28 +1,28 @@
-//! Replication controllers. Their status is that of replica sets, of which they lack `terminatingReplicas`.
+//! ReplicationControllers. Their status is that of ReplicaSets without `terminatingReplicas`.
 
 use serde::Deserialize;
 
-use super::whole::whole_kind;
+use super::full_meta::spec_status_kind;
 use crate::meta::null_is_default;
 use crate::{Labels, PodTemplate, ReplicaSetStatus, Resource};
 
-whole_kind! {
-    /// A replication controller.
+spec_status_kind! {
+    /// A ReplicationController.
     ReplicationController, ReplicationControllerSpec, ReplicaSetStatus,
     Resource::namespaced("", "v1", "replicationcontrollers", "ReplicationController")
 }
 
-/// What is wanted of a replication controller.
+/// The spec of a ReplicationController.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicationControllerSpec {
-    /// How many pods.
+    /// The desired number of pods.
     pub replicas: i32,
-    /// For how long a pod must be ready to be available.
+    /// How long a pod must be ready to count as available.
     pub min_ready_seconds: i32,
-    /// Labels of the pods that are its own; empty selects none.
+    /// The labels that select its pods; empty selects none.
     pub selector: Labels,
-    /// What pods are made from.
+    /// The pod template.
     #[serde(deserialize_with = "null_is_default")]
     pub template: PodTemplate,
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replication_controller_is_read() {
+    fn a_replication_controller_is_decoded() {
         let controller: ReplicationController = serde_json::from_str(
             r#"{"metadata":{"name":"web","namespace":"a"},
                 "spec":{"replicas":2,"selector":{"app":"web"},"template":{"metadata":{"labels":{"app":"web"}}}},

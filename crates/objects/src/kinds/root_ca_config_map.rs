@@ -1,34 +1,34 @@
-//! The config maps that carry the cluster's CA, whole: they are replaced by `PUT`, and nobody may read
-//! them afresh.
+//! ConfigMaps that publish the cluster CA, with all fields: the publisher updates them with a PUT, and its role does not
+//! grant `get`.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::whole::keeps_whole_meta;
-use crate::meta::{MetaRest, null_is_default};
+use super::full_meta::impl_full_meta;
+use crate::meta::{ExtraMeta, null_is_default};
 use crate::{Annotations, InternedStr, Kind, ObjectMeta, Projection, Resource, WireMeta};
 
-/// The name of the config maps that carry the cluster's CA.
+/// The name of the ConfigMaps that publish the cluster CA.
 pub const ROOT_CA_CONFIG_MAP: &str = "kube-root-ca.crt";
 
-/// A config map named [`ROOT_CA_CONFIG_MAP`]. Others never reach this cache: the server holds them back.
+/// A ConfigMap named [`ROOT_CA_CONFIG_MAP`]. The field selector excludes all others.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct RootCaConfigMap {
     /// Its metadata.
     pub meta: ObjectMeta,
-    /// The rest of its metadata.
-    pub rest: MetaRest,
-    /// Its texts. Words, because all namespaces carry the same.
+    /// The metadata beyond `meta`.
+    pub extra_meta: ExtraMeta,
+    /// `data`, interned because it is the same in all namespaces.
     pub data: BTreeMap<InternedStr, InternedStr>,
-    /// Its bytes, base64 as on the wire.
+    /// `binaryData`, base64 as in JSON.
     pub binary_data: BTreeMap<InternedStr, InternedStr>,
-    /// Whether its data must not change, if it says.
+    /// `immutable`.
     pub immutable: Option<bool>,
 }
 
-keeps_whole_meta!(RootCaConfigMap);
+impl_full_meta!(RootCaConfigMap);
 
 impl Kind for RootCaConfigMap {
     const RESOURCE: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
@@ -49,8 +49,8 @@ struct Wire {
 
 impl From<Wire> for RootCaConfigMap {
     fn from(wire: Wire) -> Self {
-        let (meta, rest) = wire.metadata.whole();
-        Self { meta, rest, data: wire.data, binary_data: wire.binary_data, immutable: wire.immutable }
+        let (meta, extra_meta) = wire.metadata.split();
+        Self { meta, extra_meta, data: wire.data, binary_data: wire.binary_data, immutable: wire.immutable }
     }
 }
 
@@ -60,7 +60,7 @@ mod tests {
     use crate::FullMeta as _;
 
     #[test]
-    fn a_config_map_is_read() {
+    fn a_config_map_is_decoded() {
         let map: RootCaConfigMap = serde_json::from_str(
             r#"{"metadata":{"name":"kube-root-ca.crt","namespace":"a","annotations":{"kubernetes.io/description":"d"}},
                 "data":{"ca.crt":"CA"},"binaryData":null,"immutable":false}"#,

@@ -1,30 +1,30 @@
-//! Services: which pods stand behind them and how they are reached.
+//! Services: selector, ports and addresses.
 
 use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
 use crate::{ArcStr, IntOrString, InternedStr, Kind, Labels, Object, ObjectMeta, Resource, WireMeta};
 
-/// A service.
+/// A Service.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Service {
     /// Its metadata.
     pub meta: ObjectMeta,
-    /// Which pods stand behind it; none if somebody else says so. An empty selector is kept as one:
-    /// the server never shows it, but it selects everything.
+    /// `selector`; `None` if its endpoints are managed elsewhere. An empty selector differs from none and selects
+    /// everything, although the server never returns one.
     pub selector: Option<Labels>,
     /// Its ports.
     pub ports: Box<[ServicePort]>,
     /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
     pub service_type: InternedStr,
-    /// Its address: an IP address, `None`, or empty.
+    /// `clusterIP`: an IP address, `None`, or empty.
     pub cluster_ip: ArcStr,
-    /// Address families, the first one first.
+    /// `ipFamilies`, the primary one first.
     pub ip_families: Box<[InternedStr]>,
-    /// Whether pods are published that are not ready.
+    /// Whether pods that are not ready are published.
     pub publish_not_ready_addresses: bool,
-    /// Which endpoints clients should prefer.
+    /// `trafficDistribution`.
     pub traffic_distribution: Option<InternedStr>,
     /// Annotation `service.kubernetes.io/topology-aware-hints`.
     pub topology_aware_hints: Option<InternedStr>,
@@ -32,17 +32,17 @@ pub struct Service {
     pub topology_mode: Option<InternedStr>,
 }
 
-/// A port of a service.
+/// A port of a Service.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServicePort {
-    /// Its name; empty if it is the only one and has none.
+    /// Its name; a single port may have none.
     pub name: InternedStr,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: InternedStr,
-    /// What is spoken on it.
+    /// The application protocol.
     pub app_protocol: Option<InternedStr>,
-    /// The number clients use.
+    /// The port that clients use.
     pub port: i32,
     /// The number or name of the pods' port; absent or zero means `port`.
     pub target_port: Option<IntOrString>,
@@ -62,7 +62,7 @@ impl Default for ServicePort {
 }
 
 impl Service {
-    /// Whether it has no address of its own.
+    /// Whether it has no cluster IP.
     #[must_use]
     pub fn is_headless(&self) -> bool {
         self.cluster_ip.is_empty() || self.cluster_ip == "None"
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_is_read() {
+    fn a_service_is_decoded() {
         let service: Service = serde_json::from_str(
             r#"{"metadata":{"name":"web","namespace":"a","annotations":{"service.kubernetes.io/topology-mode":"Auto","x":"y"}},
                 "spec":{"type":"ClusterIP","clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"ipFamilies":["IPv4"],

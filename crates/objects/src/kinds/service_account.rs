@@ -1,17 +1,17 @@
-//! Service accounts: their identity and the Secrets they list.
+//! ServiceAccounts: metadata and listed Secrets.
 
 use serde::Deserialize;
 
 use crate::meta::null_is_empty;
 use crate::{ArcStr, Kind, Object, ObjectMeta, Resource, WireMeta};
 
-/// A service account.
+/// A ServiceAccount.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct ServiceAccount {
     /// Its metadata.
     pub meta: ObjectMeta,
-    /// Names of the Secrets that it lists.
+    /// The names in `secrets`.
     pub secrets: Box<[ArcStr]>,
 }
 

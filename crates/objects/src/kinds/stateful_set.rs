@@ -1,95 +1,95 @@
-//! Stateful sets.
+//! StatefulSets.
 
 use serde::{Deserialize, Serialize};
 
-use super::whole::whole_kind;
+use super::full_meta::spec_status_kind;
 use crate::meta::{null_is_default, null_is_empty};
 use crate::{
     ArcStr, Condition, IntOrString, InternedStr, LabelSelector, Labels, PodTemplate, RawJson, Resource,
-    Unknown,
+    UnknownFields,
 };
 
-whole_kind! {
-    /// A stateful set.
+spec_status_kind! {
+    /// A StatefulSet.
     StatefulSet, StatefulSetSpec, StatefulSetStatus,
     Resource::namespaced("apps", "v1", "statefulsets", "StatefulSet")
 }
 
-/// What is wanted of a stateful set.
+/// The spec of a StatefulSet.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatefulSetSpec {
-    /// How many pods.
+    /// The desired number of pods.
     pub replicas: i32,
-    /// Which pods are its own.
+    /// The selector of its pods.
     pub selector: Option<LabelSelector>,
-    /// What pods are made from.
+    /// The pod template.
     pub template: PodTemplate,
-    /// What the claims of each pod are made from.
+    /// The PVC templates of each pod.
     #[serde(deserialize_with = "null_is_empty")]
     pub volume_claim_templates: Box<[VolumeClaimTemplate]>,
-    /// The domain of its pods.
+    /// The governing Service of its pods.
     pub service_name: InternedStr,
     /// `OrderedReady` or `Parallel`.
     pub pod_management_policy: InternedStr,
-    /// How old pods are replaced.
+    /// The update strategy.
     pub update_strategy: StatefulSetUpdateStrategy,
-    /// How many old revisions are kept; all if it does not say.
+    /// The number of old revisions to keep; all if unset.
     pub revision_history_limit: Option<i32>,
-    /// For how long a pod must be ready to be available.
+    /// How long a pod must be ready to count as available.
     pub min_ready_seconds: i32,
-    /// What becomes of claims nobody needs any more.
+    /// When the PVCs of its pods are deleted.
     #[serde(deserialize_with = "null_is_default")]
     pub persistent_volume_claim_retention_policy: ClaimRetentionPolicy,
-    /// Where its ordinals start.
+    /// The first ordinal.
     #[serde(deserialize_with = "null_is_default")]
     pub ordinals: Ordinals,
 }
 
-/// What a claim of each pod is made from: the text as the server sent it, and what is asked of it.
+/// A PVC template: the JSON as the server sent it, and the fields that the controller reads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "RawJson")]
 pub struct VolumeClaimTemplate {
-    /// The text as the server sent it.
+    /// The JSON as the server sent it.
     pub raw: RawJson,
-    /// The name of the template and of the volume that mounts the claim.
+    /// The name of the template and of the volume that mounts the PVC.
     pub name: InternedStr,
-    /// Labels of the claims.
+    /// The labels of the PVCs.
     pub labels: Labels,
 }
 
-/// How a stateful set replaces old pods.
+/// The update strategy of a StatefulSet.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatefulSetUpdateStrategy {
     /// `RollingUpdate`, `OnDelete` or `Recreate`.
     pub r#type: InternedStr,
-    /// Which pods are replaced, and how many at once. Absent differs from empty.
+    /// The parameters of a rolling update. Absent differs from empty.
     #[serde(default)]
     pub rolling_update: Option<RollingUpdateStatefulSet>,
 }
 
-/// Which pods of a stateful set are replaced, and how many at once.
+/// The parameters of a rolling update of a StatefulSet.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RollingUpdateStatefulSet {
-    /// Pods below this index keep the old revision.
+    /// Pods with a smaller ordinal keep the current revision.
     pub partition: Option<i32>,
-    /// How many may be missing.
+    /// How many pods may be unavailable.
     pub max_unavailable: Option<IntOrString>,
 }
 
-/// What becomes of claims nobody needs any more.
+/// When the PVCs of a StatefulSet are deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimRetentionPolicy {
-    /// When the set is deleted: `Retain` or `Delete`.
+    /// On deletion of the StatefulSet: `Retain` or `Delete`.
     pub when_deleted: InternedStr,
-    /// When the set is scaled down: `Retain` or `Delete`.
+    /// On scale-down: `Retain` or `Delete`.
     pub when_scaled: InternedStr,
 }
 
-/// Where the ordinals of a stateful set start.
+/// The ordinals of a StatefulSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Ordinals {
@@ -154,37 +154,37 @@ impl TryFrom<RawJson> for VolumeClaimTemplate {
     }
 }
 
-/// What is the case with a stateful set.
+/// The status of a StatefulSet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatefulSetStatus {
-    /// The generation that this was said of.
+    /// The `metadata.generation` that this status is based on.
     pub observed_generation: i64,
-    /// How many pods there are.
+    /// The number of pods.
     pub replicas: i32,
-    /// How many of them are ready.
+    /// The number of ready pods.
     pub ready_replicas: i32,
-    /// How many of them are of the current revision.
+    /// The number of pods of the current revision.
     pub current_replicas: i32,
-    /// How many of them are of the update revision.
+    /// The number of pods of the update revision.
     pub updated_replicas: i32,
-    /// The revision that pods below the partition have.
+    /// The revision of the pods below the partition.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub current_revision: ArcStr,
     /// The revision that is being rolled out.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub update_revision: ArcStr,
-    /// How often the name of a revision was taken.
+    /// The number of name collisions of ControllerRevisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
-    /// Its conditions.
+    /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// How many pods have been ready for long enough.
+    /// The number of available pods.
     pub available_replicas: i32,
-    /// What else it says.
+    /// All other fields.
     #[serde(flatten)]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 #[cfg(test)]
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stateful_set_is_read() {
+    fn a_stateful_set_is_decoded() {
         let claim = r#"{"kind":"PersistentVolumeClaim","metadata":{"name":"data","labels":{"a":"b"}},"spec":{"x":1}}"#;
         let set: StatefulSet = serde_json::from_str(&format!(
             r#"{{"metadata":{{"name":"db","namespace":"a"}},
@@ -212,13 +212,13 @@ mod tests {
 
     /// Proves STS-10, STS-11.
     #[test]
-    fn what_a_stateful_set_does_not_say_is_as_the_api_has_it() {
+    fn a_stateful_set_has_the_api_defaults() {
         let strategy = |spec: &str| {
             let text = format!(r#"{{"metadata":{{"name":"r"}},"spec":{spec}}}"#);
             serde_json::from_str::<StatefulSet>(&text).unwrap().spec.update_strategy
         };
-        let unsaid = strategy("{}").rolling_update.unwrap();
-        assert_eq!((unsaid.partition, unsaid.max_unavailable), (Some(0), Some(1.into())));
+        let unset = strategy("{}").rolling_update.unwrap();
+        assert_eq!((unset.partition, unset.max_unavailable), (Some(0), Some(1.into())));
         assert_eq!(strategy(r#"{"updateStrategy":{"type":"RollingUpdate"}}"#).rolling_update, None);
         let bare = StatefulSetSpec::default();
         assert_eq!((bare.replicas, bare.revision_history_limit), (1, Some(10)));

@@ -1,29 +1,29 @@
-//! Secrets that hold a service account's token: enough to tell whether one is complete.
+//! ServiceAccount token Secrets: which of their fields are set.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
 use crate::{ArcStr, InternedStr, Kind, Object, ObjectMeta, Projection, Resource, WireMeta};
 
-/// The type of Secrets that hold service account tokens.
+/// The type of ServiceAccount token Secrets.
 pub const SECRET_TYPE_SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 
-/// A Secret of type [`SECRET_TYPE_SERVICE_ACCOUNT_TOKEN`]. Other Secrets never reach this cache: the
-/// server holds them back. The token itself is looked at and forgotten; no secret stays in memory.
+/// A Secret of type [`SECRET_TYPE_SERVICE_ACCOUNT_TOKEN`]. The field selector excludes all others. The decoder checks
+/// that the token is set and does not keep it, so the cache holds no credentials.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct TokenSecret {
     /// Its metadata.
     pub meta: ObjectMeta,
-    /// The account it is for; empty if it names none.
+    /// The name of its ServiceAccount; empty if the annotation is missing.
     pub account_name: ArcStr,
-    /// The life of the account it is for; empty if it does not say.
+    /// The UID of its ServiceAccount; empty if the annotation is missing.
     pub account_uid: ArcStr,
-    /// `data["ca.crt"]`, base64 as on the wire. One word: all Secrets of a cluster carry the same.
+    /// `data["ca.crt"]`, base64 as in JSON; interned because all token Secrets hold the same.
     pub ca_base64: InternedStr,
-    /// Whether `data["namespace"]` holds anything.
+    /// Whether `data["namespace"]` is not empty.
     pub has_namespace: bool,
-    /// Whether `data["token"]` holds anything.
+    /// Whether `data["token"]` is not empty.
     pub has_token: bool,
 }
 
@@ -63,14 +63,14 @@ struct Data {
     token: Present,
 }
 
-/// Whether a string is there and not empty. The string itself is not kept.
+/// Whether a string is present and not empty; the string is dropped.
 #[derive(Default)]
 struct Present(bool);
 
 impl<'de> Deserialize<'de> for Present {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Look;
-        impl Visitor<'_> for Look {
+        struct NotEmpty;
+        impl Visitor<'_> for NotEmpty {
             type Value = Present;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a string")
@@ -82,7 +82,7 @@ impl<'de> Deserialize<'de> for Present {
                 Ok(Present(false))
             }
         }
-        deserializer.deserialize_any(Look)
+        deserializer.deserialize_any(NotEmpty)
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_is_seen_but_not_kept() {
+    fn the_token_is_detected_but_not_kept() {
         let secret: TokenSecret = serde_json::from_str(
             r#"{"metadata":{"name":"t","annotations":{"kubernetes.io/service-account.name":"builder","other":"x"}},
                 "data":{"token":"c2VjcmV0","namespace":"","ca.crt":"Q0E="}}"#,

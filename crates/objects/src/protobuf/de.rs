@@ -1,4 +1,4 @@
-//! Hands the fields of a message to whoever wants them, under the names that JSON has for them.
+//! A serde deserializer for protobuf messages, with JSON field names.
 
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -7,10 +7,10 @@ use serde::forward_to_deserialize_any;
 use super::schema::{Message, Shape};
 use super::wire::{self, Error, Records, Value};
 
-/// Reads a message.
+/// Decodes a message.
 ///
 /// # Errors
-/// If it is not such a message. The error does not quote it.
+/// If it is malformed. The error does not quote it.
 pub fn from_slice<'de, T: Deserialize<'de>>(bytes: &'de [u8], message: &'static Message) -> Result<T, Error> {
     T::deserialize(One { shape: Shape::Part(message), value: Value::Bytes(bytes) })
 }
@@ -19,14 +19,14 @@ pub fn from_slice<'de, T: Deserialize<'de>>(bytes: &'de [u8], message: &'static 
 struct Fields<'de> {
     records: Records<'de>,
     message: &'static Message,
-    /// Where reading goes on after a message that stands in the place of its fields.
+    /// Where decoding continues after an inlined message.
     outer: Option<(Records<'de>, &'static Message)>,
-    /// The field whose name was told and whose value was not.
+    /// The field whose key has been returned and whose value has not.
     found: Option<(u32, Shape, Value<'de>)>,
 }
 
 impl<'de> Fields<'de> {
-    /// Moves on to the next field that somebody reads and that holds something.
+    /// Advances to the next field that the message declares and that is set.
     fn advance(&mut self) -> Result<Option<&'static str>, Error> {
         loop {
             let Some((number, value)) = self.records.next()? else {
@@ -47,7 +47,7 @@ impl<'de> Fields<'de> {
     }
 }
 
-/// Whether JSON would not have the field at all.
+/// Whether JSON would omit the field.
 fn is_unset(shape: Shape, value: Value<'_>) -> bool {
     match shape {
         Shape::Text | Shape::Time => value == Value::Bytes(&[]),
@@ -67,7 +67,8 @@ impl<'de> MapAccess<'de> for Fields<'de> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        let (number, shape, value) = self.found.take().ok_or_else(|| Error::new("a value without a name"))?;
+        let (number, shape, value) =
+            self.found.take().ok_or_else(|| Error::new("a value was requested before its key"))?;
         match shape {
             Shape::Texts | Shape::Parts(_) | Shape::Map => {
                 let many = Many { number, shape, first: Some(value), records: &mut self.records };
@@ -78,7 +79,7 @@ impl<'de> MapAccess<'de> for Fields<'de> {
     }
 }
 
-/// A field that stands once, or one of many values of a field, or a message by itself.
+/// A singular field, one value of a repeated field, or a top-level message.
 struct One<'de> {
     shape: Shape,
     value: Value<'de>,
@@ -126,7 +127,7 @@ impl<'de> Deserializer<'de> for One<'de> {
     }
 }
 
-/// A field that stands as often as it has values, one behind the other.
+/// A repeated field, whose records are adjacent.
 struct Many<'a, 'de> {
     number: u32,
     shape: Shape,
@@ -178,7 +179,7 @@ impl<'de> SeqAccess<'de> for Many<'_, 'de> {
     }
 }
 
-/// The entries of a map of texts.
+/// The entries of a map of strings.
 struct Entries<'a, 'de> {
     many: Many<'a, 'de>,
     value: Option<&'de str>,

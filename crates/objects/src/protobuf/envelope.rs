@@ -1,34 +1,34 @@
-//! What surrounds an object: its type line, and the event that it is part of.
+//! The `runtime.Unknown` envelope of objects, and watch events.
 
 use super::wire::{self, Error, Records};
 
-/// Every object that is sent by itself begins so.
+/// The prefix of every top-level object.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// An object with its type line, not yet read.
+/// An encoded object with its `apiVersion` and `kind`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Envelope<'a> {
-    /// Group and version; empty if it does not say.
+    /// `apiVersion`; empty if unset.
     pub api_version: &'a str,
-    /// Its kind; empty if it does not say.
+    /// `kind`; empty if unset.
     pub kind: &'a str,
-    /// The message.
+    /// The encoded object.
     pub object: &'a [u8],
 }
 
 impl<'a> Envelope<'a> {
-    /// Opens an object that was sent by itself.
+    /// Decodes the envelope of a top-level object.
     ///
     /// # Errors
-    /// If it is not one.
+    /// If the prefix is missing or the envelope is malformed.
     pub fn open(bytes: &'a [u8]) -> Result<Self, Error> {
         let bytes = bytes
             .strip_prefix(MAGIC)
-            .ok_or_else(|| Error::new("this is not how the API begins an object"))?;
+            .ok_or_else(|| Error::new("the k8s prefix of protobuf objects is missing"))?;
         let (mut records, mut envelope) = (Records(bytes), Self::default());
         while let Some((field, value)) = records.next()? {
             match field {
-                1 => (envelope.api_version, envelope.kind) = type_line(wire::bytes(value)?)?,
+                1 => (envelope.api_version, envelope.kind) = type_meta(wire::bytes(value)?)?,
                 2 => envelope.object = wire::bytes(value)?,
                 _ => {}
             }
@@ -37,7 +37,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-fn type_line(bytes: &[u8]) -> Result<(&str, &str), Error> {
+fn type_meta(bytes: &[u8]) -> Result<(&str, &str), Error> {
     let (mut records, mut api_version, mut kind) = (Records(bytes), "", "");
     while let Some((field, value)) = records.next()? {
         match field {
@@ -49,20 +49,20 @@ fn type_line(bytes: &[u8]) -> Result<(&str, &str), Error> {
     Ok((api_version, kind))
 }
 
-/// One event of a watch.
+/// A watch event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchEvent<'a> {
     /// `ADDED`, `MODIFIED` and so on.
     pub r#type: &'a str,
-    /// The object, to be opened as an [`Envelope`].
+    /// The object, in an [`Envelope`].
     pub object: &'a [u8],
 }
 
 impl<'a> WatchEvent<'a> {
-    /// Reads one frame of a watch.
+    /// Decodes one frame of a watch.
     ///
     /// # Errors
-    /// If it is no event.
+    /// If it is malformed.
     pub fn read(frame: &'a [u8]) -> Result<Self, Error> {
         let (mut records, mut event) = (Records(frame), Self::default());
         while let Some((field, value)) = records.next()? {

@@ -1,40 +1,39 @@
-//! Under which numbers the fields stand that somebody reads.
+//! The protobuf numbers of the fields that are read.
 //!
-//! The numbers are part of the API: they never change, and a field that goes leaves its number empty.
+//! Field numbers are part of the API: they never change, and the number of a removed field is not reused.
 
-/// The fields of a message that are read; all others are passed over.
+/// The fields of a message that are read; all others are skipped.
 #[derive(Debug)]
 pub struct Message(pub &'static [(u32, &'static str, Shape)]);
 
-/// What a field is. Servers write texts and numbers that are not set as empty and as zero, where in JSON
-/// they would not be there at all.
+/// The type of a field. Servers encode unset strings and numbers as empty and zero, where JSON omits them.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
-    /// A text; an empty one is none.
+    /// A string; empty means unset.
     Text,
-    /// A number that is only there if it was set.
+    /// A number that is encoded only if it is set.
     Number,
-    /// A number of which zero is none.
+    /// A number; zero means unset.
     Count,
-    /// True or false; false if it is not there.
+    /// A boolean.
     Flag,
-    /// A point in time.
+    /// A timestamp.
     Time,
-    /// A message of its own.
+    /// A message.
     Part(&'static Message),
-    /// A message whose fields JSON has in the place of the message.
+    /// A message whose fields JSON inlines.
     Inline(&'static Message),
-    /// Texts.
+    /// Repeated strings.
     Texts,
-    /// Messages.
+    /// Repeated messages.
     Parts(&'static Message),
-    /// Texts by texts.
+    /// A map of strings.
     Map,
 }
 
 use Shape::{Count, Flag, Inline, Map, Number, Part, Parts, Text, Texts, Time};
 
-/// What every object has.
+/// `ObjectMeta`.
 static META: Message = Message(&[
     (1, "name", Text),
     (2, "generateName", Text),
@@ -60,10 +59,10 @@ static OWNER: Message = Message(&[
     (7, "blockOwnerDeletion", Flag),
 ]);
 
-/// Metadata alone; also what all objects have in common.
+/// The metadata of any object.
 pub static PARTIAL: Message = Message(&[(1, "metadata", Part(&META))]);
 
-/// Why something was refused or ended.
+/// `metav1.Status`.
 pub static STATUS: Message = Message(&[
     (2, "status", Text),
     (3, "message", Text),

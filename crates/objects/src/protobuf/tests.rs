@@ -1,4 +1,4 @@
-//! The same object is read from JSON and from protobuf, and nothing that is broken is read at all.
+//! JSON and protobuf decode to the same object, and malformed messages are errors.
 
 use serde_json::{Value, json};
 
@@ -6,12 +6,12 @@ use super::schema::{Message, Shape};
 use super::{Envelope, Error, LEASE, POD, WatchEvent, from_slice};
 use crate::{Encoded, Lease, PartialObjectMeta, Pod};
 
-/// Writes JSON as the API server writes protobuf: unset texts and numbers too, and fields nobody reads.
+/// Encodes JSON as the API server encodes protobuf: with unset strings and numbers, and with unknown fields.
 fn write(object: &Value, message: &Message) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (number, name, shape) in message.0 {
-        // A stranger before every field.
-        record(&mut bytes, 1000, b"nobody reads this");
+        // An unknown field before every field.
+        record(&mut bytes, 1000, b"unknown field");
         let value = if let Shape::Inline(_) = shape { object } else { &object[*name] };
         field(&mut bytes, *number, value, *shape);
     }
@@ -117,7 +117,7 @@ fn bare_pod() -> Value {
 }
 
 #[test]
-fn a_message_says_what_the_json_says() {
+fn protobuf_and_json_decode_to_the_same_object() {
     for pod in [full_pod(), bare_pod()] {
         let from_json: Pod = Encoded::Json(&pod.to_string()).read().unwrap();
         let bytes = write(&pod, &POD);
@@ -132,14 +132,14 @@ fn a_message_says_what_the_json_says() {
 }
 
 #[test]
-fn half_a_message_and_garbage_are_errors_that_quote_nothing() {
+fn truncated_and_malformed_messages_are_errors_that_quote_nothing() {
     let bytes = write(&full_pod(), &POD);
     let whole: Pod = from_slice(&bytes, &POD).unwrap();
     for end in 0..bytes.len() {
-        // What is left may by chance be a message by itself, but never the same one.
+        // A prefix may happen to be a valid message, but never an equal one.
         match from_slice::<Pod>(&bytes[..end], &POD) {
             Ok(pod) => assert_ne!(pod, whole),
-            Err(Error(why)) => assert!(!why.contains("web"), "{why}"),
+            Err(Error(message)) => assert!(!message.contains("web"), "{message}"),
         }
     }
     for garbage in
@@ -158,12 +158,12 @@ fn half_a_message_and_garbage_are_errors_that_quote_nothing() {
 }
 
 #[test]
-fn events_and_type_lines_are_opened() {
+fn watch_events_and_envelopes_are_decoded() {
     let pod = write(&bare_pod(), &POD);
-    let (mut type_line, mut unknown) = (Vec::new(), Vec::new());
-    record(&mut type_line, 1, b"v1");
-    record(&mut type_line, 2, b"Pod");
-    record(&mut unknown, 1, &type_line);
+    let (mut type_meta, mut unknown) = (Vec::new(), Vec::new());
+    record(&mut type_meta, 1, b"v1");
+    record(&mut type_meta, 2, b"Pod");
+    record(&mut unknown, 1, &type_meta);
     record(&mut unknown, 2, &pod);
     let object = [b"k8s\0", &unknown[..]].concat();
     let (mut extension, mut frame) = (Vec::new(), Vec::new());

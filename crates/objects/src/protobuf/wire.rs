@@ -1,14 +1,14 @@
-//! Protobuf as bytes: numbered records, one after the other.
+//! The protobuf wire format: a sequence of numbered records.
 
 use std::fmt;
 
-/// Why bytes cannot be read. It does not quote them.
+/// Why a message is malformed. It does not quote the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(pub(super) String);
 
 impl Error {
-    pub(super) fn new(why: &str) -> Self {
-        Self(why.to_owned())
+    pub(super) fn new(message: &str) -> Self {
+        Self(message.to_owned())
     }
 }
 
@@ -21,9 +21,9 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl serde::de::Error for Error {
-    /// What serde says may quote a value, so only that something was said is kept.
+    /// serde's message may quote a value, so it is dropped.
     fn custom<T: fmt::Display>(_: T) -> Self {
-        Self::new("a field has a value that it cannot have")
+        Self::new("a field has an invalid value")
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -31,23 +31,23 @@ impl serde::de::Error for Error {
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        Self(format!("field {field} is there twice"))
+        Self(format!("field {field} is duplicated"))
     }
 }
 
-/// What a record holds.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// A number of fixed width, which no field of the API that anybody reads has.
+    /// A fixed-width number; none of the fields that are read has one.
     Fixed,
 }
 
-/// A record: the number of its field, and what it holds.
+/// A record: field number and content.
 pub(super) type Record<'a> = (u32, Value<'a>);
 
-/// The records of a message that are still to be read.
+/// The remaining records of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Records<'a>(pub(super) &'a [u8]);
 
@@ -67,12 +67,12 @@ impl<'a> Records<'a> {
                 Value::Bytes(self.take(length)?)
             }
             5 => self.take(4).map(|_| Value::Fixed)?,
-            _ => return Err(Error::new("a field is of no known wire type")),
+            _ => return Err(Error::new("a field has an unknown wire type")),
         };
         Ok(Some((field, value)))
     }
 
-    /// The next record, if it is one more of the same field.
+    /// The next record, if it is of the same field.
     pub(super) fn next_of(&mut self, field: u32) -> Result<Option<Value<'a>>, Error> {
         let mut ahead = *self;
         match ahead.next()? {
@@ -102,33 +102,31 @@ impl<'a> Records<'a> {
                 return Ok(number);
             }
         }
-        Err(Error::new("a number has no end"))
+        Err(Error::new("a varint is truncated or longer than ten bytes"))
     }
 }
 
-/// The bytes of a record, which for these fields must be some.
+/// The bytes of a length-delimited record.
 pub(super) fn bytes<'a>(value: Value<'a>) -> Result<&'a [u8], Error> {
     match value {
         Value::Bytes(bytes) => Ok(bytes),
-        Value::Number(_) | Value::Fixed => {
-            Err(Error::new("a number stands where a text or a message should"))
-        }
+        Value::Number(_) | Value::Fixed => Err(Error::new("a number in place of a string or message")),
     }
 }
 
 pub(super) fn text<'a>(value: Value<'a>) -> Result<&'a str, Error> {
-    std::str::from_utf8(bytes(value)?).map_err(|_| Error::new("a text is not UTF-8"))
+    std::str::from_utf8(bytes(value)?).map_err(|_| Error::new("a string is not UTF-8"))
 }
 
 pub(super) fn number(value: Value<'_>) -> Result<i64, Error> {
     match value {
-        // Negative numbers are written as large ones.
+        // Negative numbers are encoded in two's complement.
         Value::Number(number) => Ok(number.cast_signed()),
-        Value::Bytes(_) | Value::Fixed => Err(Error::new("something else stands where a number should")),
+        Value::Bytes(_) | Value::Fixed => Err(Error::new("a string or message in place of a number")),
     }
 }
 
-/// Seconds and nanoseconds since 1970 in microseconds. An empty message is no time at all.
+/// A timestamp in microseconds since 1970; `None` for an empty message.
 pub(super) fn microseconds(message: &[u8]) -> Result<Option<i64>, Error> {
     if message.is_empty() {
         return Ok(None);

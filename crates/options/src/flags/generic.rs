@@ -1,11 +1,11 @@
-//! Flags that concern the manager as a whole.
+//! Flags of the manager itself.
 
-use crate::flag::Start::{Bool, Float32, Gates, Int32, List, Text, Version};
-use crate::flag::{Flag, Start, flag};
+use crate::flag::FlagDefault::{Bool, Float32, Gates, Int32, List, Text, Version};
+use crate::flag::{Flag, FlagDefault, flag};
 use crate::go_text;
 
 const fn seconds(name: &'static str, seconds: i64, help: &'static str) -> Flag {
-    flag(name, Start::Span(go_text::Span::seconds(seconds)), help)
+    flag(name, FlagDefault::Duration(go_text::GoDuration::seconds(seconds)), help)
 }
 
 const NODE_IPAM: &[&str] = &["node-ipam-controller"];
@@ -89,10 +89,10 @@ pub(super) const GENERIC: &[Flag] = &[
     ),
     flag(
         "min-resync-period",
-        Start::Span(go_text::Span::hours(12)),
+        FlagDefault::Duration(go_text::GoDuration::hours(12)),
         "All objects are looked at again after a random time between this and twice this. 0 means never.",
     ),
-    flag("node-sync-period", Start::Span(go_text::Span::ZERO), "Pause between two synchronisations with the cloud's nodes.")
+    flag("node-sync-period", FlagDefault::Duration(go_text::GoDuration::ZERO), "Pause between two synchronisations with the cloud's nodes.")
         .without_effect()
         .deprecated("This flag is currently no-op and will be deleted."),
     seconds("route-reconciliation-period", 10, "Pause between two looks at the cloud's routes.").without_effect(),

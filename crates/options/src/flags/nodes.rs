@@ -1,7 +1,7 @@
-//! Flags of the controllers that look after nodes, certificates and service accounts.
+//! Flags of the controllers of nodes, certificates and ServiceAccounts.
 
-use crate::flag::Start::{Float32, Int32, Text};
-use crate::flag::{Flag, Start, flag};
+use crate::flag::FlagDefault::{Float32, Int32, Text};
+use crate::flag::{Flag, FlagDefault, flag};
 use crate::go_text;
 
 const SIGNING: &[&str] = &["certificatesigningrequest-signing-controller"];
@@ -17,7 +17,7 @@ pub(super) const CSR_SIGNING: &[Flag] = &[
     .of(&["certificatesigningrequest-signing-controller", "certificatesigningrequest-cleaner-controller"]),
     flag(
         "cluster-signing-duration",
-        Start::Span(go_text::Span::hours(8760)),
+        FlagDefault::Duration(go_text::GoDuration::hours(8760)),
         "Longest life of a signed certificate; a request may ask for less.",
     )
     .of(SIGNING),
@@ -75,7 +75,7 @@ pub(super) const CSR_SIGNING: &[Flag] = &[
 
 pub(super) const LEGACY_TOKEN_CLEANER: &[Flag] = &[flag(
     "legacy-service-account-token-clean-up-period",
-    Start::Span(go_text::Span::hours(8760)),
+    FlagDefault::Duration(go_text::GoDuration::hours(8760)),
     "How long a generated token Secret must have been unused before it is removed.",
 )
 .of(&["legacy-serviceaccount-token-cleaner-controller"])];
@@ -92,12 +92,12 @@ pub(super) const NODE_LIFECYCLE: &[Flag] = &[
     flag("node-eviction-rate", Float32(0.1), "Nodes a second that are tainted for eviction in a healthy zone.").of(LIFECYCLE),
     flag(
         "node-monitor-grace-period",
-        Start::Span(go_text::Span::seconds(50)),
+        FlagDefault::Duration(go_text::GoDuration::seconds(50)),
         "How long a node may be silent before it counts as unhealthy. Must be several times the kubelet's reporting interval.",
     )
     .of(LIFECYCLE),
-    flag("node-monitor-period", Start::Span(go_text::Span::seconds(5)), "Pause between two looks at the health of all nodes.").of(LIFECYCLE),
-    flag("node-startup-grace-period", Start::Span(go_text::Span::minutes(1)), "How long a new node may be silent before it counts as unhealthy.").of(LIFECYCLE),
+    flag("node-monitor-period", FlagDefault::Duration(go_text::GoDuration::seconds(5)), "Pause between two looks at the health of all nodes.").of(LIFECYCLE),
+    flag("node-startup-grace-period", FlagDefault::Duration(go_text::GoDuration::minutes(1)), "How long a new node may be silent before it counts as unhealthy.").of(LIFECYCLE),
     flag("secondary-node-eviction-rate", Float32(0.01), "Nodes a second that are tainted for eviction in an unhealthy zone, if it is large.").of(LIFECYCLE),
     flag("unhealthy-zone-threshold", Float32(0.55), "Share of nodes, three at least, that must be lost for a zone to count as unhealthy.").of(LIFECYCLE),
 ];

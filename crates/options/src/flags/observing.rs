@@ -1,7 +1,7 @@
-//! Flags of logs and metrics.
+//! Flags of logging and metrics.
 
-use crate::flag::Start::{Bool, Level, List, Map, Modules, Quantity, Text};
-use crate::flag::{Flag, Start, flag};
+use crate::flag::FlagDefault::{Bool, Level, List, Map, Modules, Quantity, Text};
+use crate::flag::{Flag, FlagDefault, flag};
 use crate::go_text;
 
 pub(super) const METRICS: &[Flag] = &[
@@ -30,7 +30,7 @@ pub(super) const METRICS: &[Flag] = &[
 pub(super) const LOGS: &[Flag] = &[
     flag(
         "log-flush-frequency",
-        Start::Span(go_text::Span::seconds(5)),
+        FlagDefault::Duration(go_text::GoDuration::seconds(5)),
         "Longest time a line may wait before it is written.",
     ),
     flag(

@@ -1,12 +1,12 @@
-//! Flags of the secure port and of who may use it.
+//! Flags of secure serving, authentication and authorization.
 
 use std::net::Ipv4Addr;
 
-use crate::flag::Start::{Bool, CertKeys, Int, Ip, List, Numbers, Text};
-use crate::flag::{Flag, Start, flag};
+use crate::flag::FlagDefault::{Bool, CertKeys, Int, Ip, List, Numbers, Text};
+use crate::flag::{Flag, FlagDefault, flag};
 use crate::go_text;
 
-const TEN_SECONDS: Start = Start::Span(go_text::Span::seconds(10));
+const TEN_SECONDS: FlagDefault = FlagDefault::Duration(go_text::GoDuration::seconds(10));
 
 pub(super) const SECURE_SERVING: &[Flag] = &[
     flag(

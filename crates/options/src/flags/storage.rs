@@ -1,7 +1,7 @@
-//! Flags of the controllers that look after volumes.
+//! Flags of the volume controllers.
 
-use crate::flag::Start::{Bool, Int32, Text};
-use crate::flag::{Flag, Start, flag};
+use crate::flag::FlagDefault::{Bool, Int32, Text};
+use crate::flag::{Flag, FlagDefault, flag};
 use crate::go_text;
 
 const ATTACH_DETACH_CONTROLLER: &[&str] = &["persistentvolume-attach-detach-controller"];
@@ -10,7 +10,7 @@ const BINDER: &[&str] = &["persistentvolume-binder-controller"];
 pub(super) const ATTACH_DETACH: &[Flag] = &[
     flag(
         "attach-detach-reconcile-sync-period",
-        Start::Span(go_text::Span::minutes(1)),
+        FlagDefault::Duration(go_text::GoDuration::minutes(1)),
         "Pause between two checks that volumes are attached where the cluster thinks. At least a second; the longer, the longer a volume may be taken for attached that is not.",
     )
     .of(ATTACH_DETACH_CONTROLLER),
@@ -84,7 +84,7 @@ pub(super) const VOLUME_BINDER: &[Flag] = &[
     .of(BINDER),
     flag(
         "pvclaimbinder-sync-period",
-        Start::Span(go_text::Span::seconds(15)),
+        FlagDefault::Duration(go_text::GoDuration::seconds(15)),
         "Pause between two looks at all volumes and claims.",
     )
     .of(BINDER),

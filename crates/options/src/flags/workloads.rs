@@ -1,7 +1,7 @@
-//! Flags of the controllers that look after workloads, services and the objects around them.
+//! Flags of the controllers of workloads, Services and related objects.
 
-use crate::flag::Start::{Bool, Float64, Int32};
-use crate::flag::{Flag, Start, flag};
+use crate::flag::FlagDefault::{Bool, Float64, Int32};
+use crate::flag::{Flag, FlagDefault, flag};
 use crate::go_text;
 
 const SLICES: &[&str] = &["endpointslice-controller"];
@@ -9,8 +9,8 @@ const MIRRORING: &[&str] = &["endpointslice-mirroring-controller"];
 const COLLECTOR: &[&str] = &["garbage-collector-controller"];
 const AUTOSCALER: &[&str] = &["horizontal-pod-autoscaler-controller"];
 
-const fn span(name: &'static str, seconds: i64, help: &'static str) -> Flag {
-    flag(name, Start::Span(go_text::Span::seconds(seconds)), help)
+const fn duration(name: &'static str, seconds: i64, help: &'static str) -> Flag {
+    flag(name, FlagDefault::Duration(go_text::GoDuration::seconds(seconds)), help)
 }
 
 pub(super) const DEPLOYMENT: &[Flag] =
@@ -49,7 +49,7 @@ pub(super) const DAEMON_SET: &[Flag] =
 pub(super) const ENDPOINTS: &[Flag] = &[
     flag("concurrent-endpoint-syncs", Int32(5), "How many Services get their Endpoints at a time.")
         .of(&["endpoints-controller"]),
-    span(
+    duration(
         "endpoint-updates-batch-period",
         0,
         "How long to wait for more changes before Endpoints are written.",
@@ -64,7 +64,7 @@ pub(super) const ENDPOINT_SLICE: &[Flag] = &[
         "How many Services get their EndpointSlices at a time, 1 to 50.",
     )
     .of(SLICES),
-    span(
+    duration(
         "endpointslice-updates-batch-period",
         0,
         "How long to wait for more changes before EndpointSlices are written.",
@@ -81,7 +81,7 @@ pub(super) const ENDPOINT_SLICE_MIRRORING: &[Flag] = &[
         "How many Endpoints are mirrored at a time, 1 to 50.",
     )
     .of(MIRRORING),
-    span(
+    duration(
         "mirroring-endpointslice-updates-batch-period",
         0,
         "How long to wait for more changes before mirrored EndpointSlices are written.",
@@ -113,25 +113,25 @@ pub(super) const HORIZONTAL_POD_AUTOSCALER: &[Flag] = &[
         "How many autoscalers are handled at a time. At least 1.",
     )
     .of(AUTOSCALER),
-    span(
+    duration(
         "horizontal-pod-autoscaler-cpu-initialization-period",
         300,
         "How long after its start a pod's CPU samples may be passed over.",
     )
     .of(AUTOSCALER),
-    span(
+    duration(
         "horizontal-pod-autoscaler-downscale-stabilization",
         300,
         "Never go below the highest recommendation of this last stretch of time.",
     )
     .of(AUTOSCALER),
-    span(
+    duration(
         "horizontal-pod-autoscaler-initial-readiness-delay",
         30,
         "How long after its start changes of a pod's readiness count as its first.",
     )
     .of(AUTOSCALER),
-    span("horizontal-pod-autoscaler-sync-period", 15, "Pause between two looks at each autoscaler.")
+    duration("horizontal-pod-autoscaler-sync-period", 15, "Pause between two looks at each autoscaler.")
         .of(AUTOSCALER),
     flag(
         "horizontal-pod-autoscaler-tolerance",
@@ -152,7 +152,7 @@ pub(super) const CRON_JOB: &[Flag] =
 pub(super) const NAMESPACE: &[Flag] = &[
     flag("concurrent-namespace-syncs", Int32(10), "How many namespaces are emptied at a time.")
         .of(&["namespace-controller"]),
-    span("namespace-sync-period", 300, "Pause between two looks at all namespaces.")
+    duration("namespace-sync-period", 300, "Pause between two looks at all namespaces.")
         .of(&["namespace-controller"]),
 ];
 
@@ -174,7 +174,7 @@ pub(super) const REPLICATION_CONTROLLER: &[Flag] =
 pub(super) const RESOURCE_QUOTA: &[Flag] = &[
     flag("concurrent-resource-quota-syncs", Int32(5), "How many ResourceQuotas are handled at a time.")
         .of(&["resourcequota-controller"]),
-    span("resource-quota-sync-period", 300, "Pause between two full counts of what quotas limit.")
+    duration("resource-quota-sync-period", 300, "Pause between two full counts of what quotas limit.")
         .of(&["resourcequota-controller"]),
 ];
 

@@ -1,14 +1,14 @@
-//! The feature gates of v1.37 and what they were in the releases it can emulate.
+//! The feature gates of v1.37 and their state in the releases that can be emulated.
 
 /// A feature gate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gate {
     pub(crate) name: &'static str,
-    /// What it is in 1.34, 1.35, 1.36 and 1.37.
+    /// The state in 1.34, 1.35, 1.36 and 1.37.
     pub(crate) by_release: [State; 4],
 }
 
-/// A gate in one release.
+/// The state of a gate in one release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) stage: FeatureStage,
@@ -16,23 +16,23 @@ pub(crate) struct State {
     pub(crate) locked: bool,
 }
 
-/// How far a feature has come.
+/// The stage of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FeatureStage {
-    /// It is not there yet.
+    /// The gate does not exist yet.
     PreAlpha,
-    /// It is an experiment.
+    /// Alpha.
     Alpha,
-    /// It is nearly done.
+    /// Beta.
     Beta,
-    /// It is done; its gate will go.
+    /// GA; the gate will be removed.
     Stable,
-    /// It will go.
+    /// Deprecated; the feature will be removed.
     Deprecated,
 }
 
 impl FeatureStage {
-    /// The name that metrics and help show; empty for a stable feature.
+    /// The name in metrics and help; empty for GA.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ const fn gate(name: &'static str, by_release: [State; 4]) -> Gate {
     Gate { name, by_release }
 }
 
-/// A gate whose default is another one as soon as no older release has to be got along with.
+/// A gate whose default differs from this minimum compatibility version on: name, minor version, default.
 pub(crate) const BY_COMPATIBILITY: (&str, u64, bool) = ("DRAFractionalCapacityRange", 37, true);
 
 /// All gates, by name.
@@ -331,7 +331,7 @@ pub(crate) const GATES: &[Gate] = &[
 ];
 
 /// Gates that make no sense without others.
-pub(crate) const NEEDS: &[(&str, &[&str])] = &[
+pub(crate) const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("ClusterTrustBundleProjection", &["ClusterTrustBundle"]),
     ("CompositePodGroup", &["GenericWorkload", "TopologyAwareWorkloadScheduling"]),
     ("DRAAdminAccess", &["DynamicResourceAllocation"]),

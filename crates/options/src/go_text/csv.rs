@@ -1,6 +1,6 @@
-//! List flags are one record of comma-separated values, with quotes as Go's `encoding/csv` reads them.
+//! List flags: one CSV record, parsed as Go's `encoding/csv` does.
 
-/// Reads the first record of the text.
+/// Parses the first record.
 pub(crate) fn read_record(text: &str) -> Result<Vec<String>, String> {
     let normal = text.replace("\r\n", "\n");
     let normal = normal.strip_suffix('\r').unwrap_or(&normal);
@@ -12,7 +12,7 @@ pub(crate) fn read_record(text: &str) -> Result<Vec<String>, String> {
     reader.record()
 }
 
-/// Writes a record, quoting what could not be read back otherwise.
+/// Formats a record, with quotes where parsing requires them.
 pub(crate) fn write_record<'a>(fields: impl IntoIterator<Item = &'a str>) -> String {
     let fields: Vec<_> = fields
         .into_iter()
@@ -31,7 +31,7 @@ struct Reader<'a> {
     /// The line the record starts on.
     start: usize,
     line: usize,
-    /// Counted in bytes from one.
+    /// In bytes, from one.
     column: usize,
 }
 
@@ -39,7 +39,7 @@ impl Reader<'_> {
     fn record(&mut self) -> Result<Vec<String>, String> {
         let mut fields = Vec::new();
         loop {
-            let (field, more) = if self.rest.starts_with('"') { self.quoted()? } else { self.bare()? };
+            let (field, more) = if self.rest.starts_with('"') { self.quoted()? } else { self.unquoted()? };
             fields.push(field);
             if !more {
                 return Ok(fields);
@@ -47,12 +47,12 @@ impl Reader<'_> {
         }
     }
 
-    /// A field without quotes, and whether another one follows.
-    fn bare(&mut self) -> Result<(String, bool), String> {
+    /// An unquoted field, and whether another one follows.
+    fn unquoted(&mut self) -> Result<(String, bool), String> {
         let end = self.rest.find([',', '\n']).unwrap_or(self.rest.len());
         let field = &self.rest[..end];
         if let Some(quote) = field.find('"') {
-            return Err(self.complaint(self.column + quote, "bare \" in non-quoted-field"));
+            return Err(self.parse_error(self.column + quote, "bare \" in non-quoted-field"));
         }
         let field = field.to_owned();
         let more = self.rest[end..].starts_with(',');
@@ -60,7 +60,7 @@ impl Reader<'_> {
         Ok((field, more))
     }
 
-    /// A field in quotes, and whether another one follows.
+    /// A quoted field, and whether another one follows.
     fn quoted(&mut self) -> Result<(String, bool), String> {
         let broken = "extraneous or missing \" in quoted-field";
         self.advance(1);
@@ -68,7 +68,7 @@ impl Reader<'_> {
         loop {
             let Some(quote) = self.rest.find('"') else {
                 self.advance(self.rest.len());
-                return Err(self.complaint(self.column, broken));
+                return Err(self.parse_error(self.column, broken));
             };
             field.push_str(&self.rest[..quote]);
             self.advance(quote + 1);
@@ -82,7 +82,7 @@ impl Reader<'_> {
                     return Ok((field, true));
                 }
                 None | Some(b'\n') => return Ok((field, false)),
-                Some(_) => return Err(self.complaint(self.column - 1, broken)),
+                Some(_) => return Err(self.parse_error(self.column - 1, broken)),
             }
         }
     }
@@ -98,7 +98,7 @@ impl Reader<'_> {
         self.rest = rest;
     }
 
-    fn complaint(&self, column: usize, what: &str) -> String {
+    fn parse_error(&self, column: usize, what: &str) -> String {
         let at = format!("parse error on line {}, column {column}: {what}", self.line);
         if self.line == self.start { at } else { format!("record on line {}; {at}", self.start) }
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_read_with_quotes_and_written_back() {
+    fn records_are_parsed_with_quotes_and_formatted() {
         for (text, fields) in [
             ("a", &["a"][..]),
             ("a,b", &["a", "b"]),
@@ -124,14 +124,14 @@ mod tests {
         ] {
             assert_eq!(read_record(text).unwrap(), fields, "{text:?}");
         }
-        for (text, complaint) in [
+        for (text, message) in [
             ("\"a", "parse error on line 1, column 3: extraneous or missing \" in quoted-field"),
             ("\"a\"b", "parse error on line 1, column 3: extraneous or missing \" in quoted-field"),
             ("a\"b", "parse error on line 1, column 2: bare \" in non-quoted-field"),
             ("x,a\"b", "parse error on line 1, column 4: bare \" in non-quoted-field"),
             ("\n", "EOF"),
         ] {
-            assert_eq!(read_record(text), Err(complaint.to_owned()), "{text:?}");
+            assert_eq!(read_record(text), Err(message.to_owned()), "{text:?}");
         }
         assert_eq!(write_record(["a", "b,c", "d\"e", "", " f"]), "a,\"b,c\",\"d\"\"e\",,\" f\"");
     }

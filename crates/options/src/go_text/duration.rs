@@ -1,13 +1,13 @@
-//! Durations are written with units, as Go writes them, and may be negative.
+//! Durations in Go's format, with units; they may be negative.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::quote;
 
-/// A span of time in nanoseconds, as a flag gives it.
+/// Go's `time.Duration`: nanoseconds, possibly negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Span(i64);
+pub struct GoDuration(i64);
 
 const MICROSECOND: i64 = 1_000;
 const MILLISECOND: i64 = 1_000_000;
@@ -15,41 +15,41 @@ const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 
-impl Span {
-    /// No time at all.
+impl GoDuration {
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// A span of whole seconds.
+    /// A duration in seconds.
     #[must_use]
     pub const fn seconds(seconds: i64) -> Self {
         Self(seconds * SECOND)
     }
 
-    /// A span of whole minutes.
+    /// A duration in minutes.
     #[must_use]
     pub const fn minutes(minutes: i64) -> Self {
         Self(minutes * MINUTE)
     }
 
-    /// A span of whole hours.
+    /// A duration in hours.
     #[must_use]
     pub const fn hours(hours: i64) -> Self {
         Self(hours * HOUR)
     }
 
-    /// The nanoseconds, which may be negative.
+    /// The nanoseconds.
     #[must_use]
     pub const fn nanoseconds(self) -> i64 {
         self.0
     }
 
-    /// The span for timers; a negative one has already passed.
+    /// The duration for timers; zero if it is negative.
     #[must_use]
     pub fn to_std(self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
     }
 
-    /// Reads a span such as `300ms`, `-1.5h` or `2h45m`.
+    /// Parses a duration such as `300ms`, `-1.5h` or `2h45m`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let invalid = || format!("time: invalid duration {}", quote(text));
         let (negative, mut rest) = match text.as_bytes().first() {
@@ -77,7 +77,7 @@ impl Span {
     }
 }
 
-/// Reads one number with its unit from the front of `rest`; `text` is the whole for the error.
+/// Parses one number with its unit from the front of `rest`; `text` is the whole input, for the error.
 fn parse_part<'a>(text: &str, rest: &'a str) -> Result<(i128, &'a str), String> {
     let invalid = || format!("time: invalid duration {}", quote(text));
     let (whole, after_whole) = split_digits(rest);
@@ -95,7 +95,7 @@ fn parse_part<'a>(text: &str, rest: &'a str) -> Result<(i128, &'a str), String> 
     }
     let scale = match unit {
         "ns" => 1,
-        // The micro sign and the Greek letter both occur.
+        // U+00B5 (micro sign) and U+03BC (Greek mu).
         "us" | "\u{b5}s" | "\u{3bc}s" => MICROSECOND,
         "ms" => MILLISECOND,
         "s" => SECOND,
@@ -110,7 +110,7 @@ fn parse_part<'a>(text: &str, rest: &'a str) -> Result<(i128, &'a str), String> 
     Ok((whole * i128::from(scale) + fraction_of(fraction, scale), after))
 }
 
-/// What the digits after the point are worth; those below a nanosecond are dropped.
+/// The value of the fractional digits; those below a nanosecond are dropped.
 fn fraction_of(digits: &str, scale: i64) -> i128 {
     let mut value = 0_i128;
     let mut divisor = 1_i128;
@@ -125,7 +125,7 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for GoDuration {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == 0 {
             return out.write_str("0s");
@@ -170,7 +170,7 @@ mod tests {
 
     /// Proves OPT-3.
     #[test]
-    fn durations_need_units_and_are_shown_with_them() {
+    fn durations_require_units_and_are_formatted_with_them() {
         for (text, shown) in [
             ("0", "0s"),
             ("-0", "0s"),
@@ -187,9 +187,9 @@ mod tests {
             ("1m0.25s", "1m0.25s"),
             ("-9223372036854775808ns", "-2562047h47m16.854775808s"),
         ] {
-            assert_eq!(Span::parse(text).unwrap().to_string(), shown, "{text}");
+            assert_eq!(GoDuration::parse(text).unwrap().to_string(), shown, "{text}");
         }
-        for (text, complaint) in [
+        for (text, message) in [
             ("5", "time: missing unit in duration \"5\""),
             ("1h5", "time: missing unit in duration \"1h5\""),
             ("", "time: invalid duration \"\""),
@@ -204,8 +204,8 @@ mod tests {
                 "time: invalid duration \"99999999999999999999999999999999999999999h\"",
             ),
         ] {
-            assert_eq!(Span::parse(text), Err(complaint.to_owned()), "{text}");
+            assert_eq!(GoDuration::parse(text), Err(message.to_owned()), "{text}");
         }
-        assert_eq!(Span::seconds(-3).to_std(), Duration::ZERO);
+        assert_eq!(GoDuration::seconds(-3).to_std(), Duration::ZERO);
     }
 }

@@ -1,5 +1,5 @@
-//! Text is read and written as Go's standard library does, so that the original's command lines keep their meaning
-//! and its error messages keep their words.
+//! Parsing and formatting as in Go's standard library, so that command lines keep their meaning and errors keep the
+//! original's wording.
 
 mod csv;
 mod duration;
@@ -8,7 +8,7 @@ mod quantity;
 mod quote;
 
 pub(crate) use csv::{read_record, write_record};
-pub use duration::Span;
+pub use duration::GoDuration;
 pub(crate) use number::{format_float, parse_bool, parse_float32, parse_float64, parse_int, parse_uint31};
 pub use quantity::Quantity;
 pub(crate) use quote::{quote, quote_char, quote_list};

@@ -1,21 +1,20 @@
-//! Numbers and booleans are accepted, refused and printed as Go's `strconv` does.
+//! Numbers and booleans, parsed and formatted as Go's `strconv` does.
 
 use super::quote;
 
-/// Reads a boolean.
+/// Parses a boolean.
 pub(crate) fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(complaint("ParseBool", text, INVALID)),
+        _ => Err(parse_error("ParseBool", text, INVALID)),
     }
 }
 
-/// Reads a signed number of that many bits. `0x`, `0o`, `0b` and a leading `0` choose the base, and `_` may stand
-/// between digits.
+/// Parses a signed integer of this many bits. `0x`, `0o`, `0b` and a leading `0` set the base; `_` may separate digits.
 pub(crate) fn parse_int(text: &str, bits: u32) -> Result<i64, String> {
-    let invalid = || complaint("ParseInt", text, INVALID);
-    let out_of_range = || complaint("ParseInt", text, OUT_OF_RANGE);
+    let invalid = || parse_error("ParseInt", text, INVALID);
+    let out_of_range = || parse_error("ParseInt", text, OUT_OF_RANGE);
     let (negative, unsigned) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
@@ -38,38 +37,37 @@ pub(crate) fn parse_int(text: &str, bits: u32) -> Result<i64, String> {
     i64::try_from(value).map_err(|_| out_of_range())
 }
 
-/// Reads an unsigned decimal number that also fits into 31 bits, as log levels must.
+/// Parses an unsigned decimal integer of at most 31 bits: a log level.
 pub(crate) fn parse_uint31(text: &str) -> Result<u32, String> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(complaint("ParseUint", text, INVALID));
+        return Err(parse_error("ParseUint", text, INVALID));
     }
     match text.parse::<u64>() {
         Ok(value) if value < 1 << 31 => Ok(value as u32),
-        _ => Err(complaint("ParseUint", text, OUT_OF_RANGE)),
+        _ => Err(parse_error("ParseUint", text, OUT_OF_RANGE)),
     }
 }
 
-/// Reads a single-precision number. Hexadecimal floats, which Go also knows, are refused.
+/// Parses a 32-bit float. Hexadecimal floats, which Go accepts, are errors.
 pub(crate) fn parse_float32(text: &str) -> Result<f32, String> {
-    let value: f32 = float_text(text)?.parse().map_err(|_| complaint("ParseFloat", text, INVALID))?;
+    let value: f32 = float_text(text)?.parse().map_err(|_| parse_error("ParseFloat", text, INVALID))?;
     if value.is_infinite() && text.contains(|c: char| c.is_ascii_digit()) {
-        return Err(complaint("ParseFloat", text, OUT_OF_RANGE));
+        return Err(parse_error("ParseFloat", text, OUT_OF_RANGE));
     }
     Ok(value)
 }
 
-/// Reads a double-precision number. Hexadecimal floats, which Go also knows, are refused.
+/// Parses a 64-bit float. Hexadecimal floats, which Go accepts, are errors.
 pub(crate) fn parse_float64(text: &str) -> Result<f64, String> {
-    let value: f64 = float_text(text)?.parse().map_err(|_| complaint("ParseFloat", text, INVALID))?;
+    let value: f64 = float_text(text)?.parse().map_err(|_| parse_error("ParseFloat", text, INVALID))?;
     if value.is_infinite() && text.contains(|c: char| c.is_ascii_digit()) {
-        return Err(complaint("ParseFloat", text, OUT_OF_RANGE));
+        return Err(parse_error("ParseFloat", text, OUT_OF_RANGE));
     }
     Ok(value)
 }
 
-/// Writes the shortest text that reads back as the number, given that text without an exponent.
-///
-/// Below 0.0001 and from a million Go changes to an exponent, and flags are shown that way.
+/// Formats a float as Go's `strconv.FormatFloat` does with format `g` and precision -1, from its shortest representation
+/// without an exponent: an exponent is used below 1e-4 and from 1e6 on.
 pub(crate) fn format_float(plain: &str) -> String {
     let (sign, digits) = plain.strip_prefix('-').map_or(("", plain), |rest| ("-", rest));
     if digits == "NaN" {
@@ -98,7 +96,7 @@ pub(crate) fn format_float(plain: &str) -> String {
 const INVALID: &str = "invalid syntax";
 const OUT_OF_RANGE: &str = "value out of range";
 
-fn complaint(function: &str, text: &str, what: &str) -> String {
+fn parse_error(function: &str, text: &str, what: &str) -> String {
     format!("strconv.{function}: parsing {}: {what}", quote(text))
 }
 
@@ -112,7 +110,7 @@ fn split_base(text: &str) -> (u32, &str, bool) {
             _ => {}
         }
     }
-    // The leading zero of an octal number counts as a digit, so an underscore may follow it.
+    // The leading zero of an octal number is a digit, so an underscore may follow it.
     if bytes.len() >= 2 && bytes[0] == b'0' { (8, &text[1..], true) } else { (10, text, false) }
 }
 
@@ -128,9 +126,9 @@ fn underscores_separate_digits(digits: &str, mut after_digit: bool) -> bool {
     !after_underscore
 }
 
-/// The text with underscores removed where Go allows them; what Rust would read and Go would not is an error.
+/// The text without underscores where Go allows them; what Rust parses and Go does not is an error.
 fn float_text(text: &str) -> Result<String, String> {
-    let invalid = || complaint("ParseFloat", text, INVALID);
+    let invalid = || parse_error("ParseFloat", text, INVALID);
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let signed_nan = unsigned.len() < text.len() && unsigned.eq_ignore_ascii_case("nan");
     if signed_nan || !underscores_separate_digits(unsigned, false) {
@@ -144,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_know_bases_underscores_and_bounds() {
+    fn integers_accept_bases_and_underscores_within_bounds() {
         let read = [
             ("0", 0),
             ("-5", -5),
@@ -163,18 +161,18 @@ mod tests {
             assert_eq!(parse_int(text, 32), Ok(value), "{text}");
         }
         for text in ["", "-", "abc", "_1", "1_", "1__0", "08", "0x", "1.5", " 1", "0b2", "1e3"] {
-            let complaint = format!("strconv.ParseInt: parsing {}: invalid syntax", quote(text));
-            assert_eq!(parse_int(text, 32), Err(complaint), "{text}");
+            let message = format!("strconv.ParseInt: parsing {}: invalid syntax", quote(text));
+            assert_eq!(parse_int(text, 32), Err(message), "{text}");
         }
         for text in ["2147483648", "-2147483649", "99999999999999999999999999999999999999999999"] {
-            let complaint = format!("strconv.ParseInt: parsing \"{text}\": value out of range");
-            assert_eq!(parse_int(text, 32), Err(complaint), "{text}");
+            let message = format!("strconv.ParseInt: parsing \"{text}\": value out of range");
+            assert_eq!(parse_int(text, 32), Err(message), "{text}");
         }
         assert_eq!(parse_int("9223372036854775807", 64), Ok(i64::MAX));
     }
 
     #[test]
-    fn floats_are_read_and_written_as_go_does() {
+    fn floats_are_parsed_and_formatted_as_in_go() {
         for (text, shown) in [
             ("20", "20"),
             ("2000", "2000"),

@@ -1,11 +1,11 @@
-//! Sizes of buffers are written as Kubernetes quantities.
+//! Kubernetes quantities, for buffer sizes.
 
 use std::fmt;
 
-/// An amount with a decimal or binary suffix, such as `512`, `1k` or `1.5Ki`.
+/// A quantity with a decimal or binary suffix, such as `512`, `1k` or `1.5Ki`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quantity {
-    /// The amount in units of 1e-9, the finest the suffixes know.
+    /// The value in units of 1e-9, the smallest suffix.
     nano: i128,
     form: Form,
 }
@@ -22,11 +22,11 @@ const UNIT: i128 = 1_000_000_000;
 const FORMAT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const SUFFIX: &str = "unable to parse quantity's suffix";
-/// Beyond this the original saturates as well.
+/// The original saturates at this value.
 const LARGEST: i128 = i64::MAX as i128 * UNIT;
 
 impl Quantity {
-    /// The whole amount, rounded up.
+    /// The value, rounded up.
     #[must_use]
     pub fn value(self) -> i64 {
         let rounded = if self.nano > 0 { (self.nano + UNIT - 1) / UNIT } else { self.nano / UNIT };
@@ -46,7 +46,7 @@ impl Quantity {
         let mantissa: i128 = digits.parse().map_err(|_| FORMAT.to_owned())?;
         let mut nano = mantissa.saturating_mul(scale);
         for _ in 0..fraction.len().min(38usize.saturating_sub(whole.len())) {
-            // What is finer than the finest unit is rounded up, away from nothing.
+            // Digits beyond 1e-9 round away from zero.
             nano = nano / 10 + i128::from(nano % 10 != 0);
         }
         let nano = nano.min(LARGEST);
@@ -54,7 +54,7 @@ impl Quantity {
     }
 }
 
-/// What a suffix multiplies by, in units of 1e-9.
+/// The factor of a suffix, in units of 1e-9.
 fn scale_of(suffix: &str) -> Result<(i128, Form), String> {
     let binary = |power: u32| Ok((UNIT << (10 * power), Form::Binary));
     let decimal = |power: u32| Ok((10_i128.pow(power), Form::Decimal));
@@ -76,15 +76,15 @@ fn scale_of(suffix: &str) -> Result<(i128, Form), String> {
         "Pi" => binary(5),
         "Ei" => binary(6),
         _ => {
-            let exponent = suffix.strip_prefix(['e', 'E']).ok_or_else(|| complaint_of(suffix))?;
-            let exponent: i32 = exponent.parse().map_err(|_| complaint_of(suffix))?;
+            let exponent = suffix.strip_prefix(['e', 'E']).ok_or_else(|| suffix_error(suffix))?;
+            let exponent: i32 = exponent.parse().map_err(|_| suffix_error(suffix))?;
             let power = u32::try_from(exponent + 9).map_err(|_| SUFFIX.to_owned())?;
             Ok((10_i128.checked_pow(power).ok_or_else(|| SUFFIX.to_owned())?, Form::Exponent))
         }
     }
 }
 
-fn complaint_of(suffix: &str) -> String {
+fn suffix_error(suffix: &str) -> String {
     let letters = suffix.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches(['+', '-']);
     let known = letters.chars().all(|c| "eEinumkKMGTP".contains(c));
     if known { SUFFIX.to_owned() } else { FORMAT.to_owned() }
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_read_and_shown_in_their_canonical_form() {
+    fn quantities_are_parsed_and_formatted_canonically() {
         for (text, value, shown) in [
             ("0", 0, "0"),
             ("512", 512, "512"),

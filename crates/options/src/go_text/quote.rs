@@ -1,8 +1,8 @@
-//! Quoted text is quoted as Go's `%q` quotes it.
+//! Quoting as Go's `%q` does.
 
 use std::fmt::Write;
 
-/// The text in double quotes, with everything escaped that would not print.
+/// The text in double quotes, with non-printable characters escaped.
 pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -21,7 +21,7 @@ pub(crate) fn quote_char(character: char) -> String {
     quoted
 }
 
-/// A list as Go prints one: quoted items in brackets, with spaces between.
+/// A list as Go formats it: quoted items in brackets, separated by spaces.
 pub(crate) fn quote_list(items: &[String]) -> String {
     let items: Vec<_> = items.iter().map(|item| quote(item)).collect();
     format!("[{}]", items.join(" "))

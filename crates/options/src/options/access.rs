@@ -1,36 +1,36 @@
-//! The secure port and who may use it.
+//! Secure serving, authentication and authorization.
 
 use std::net::IpAddr;
 
-use crate::go_text::{Span, quote};
+use crate::go_text::{GoDuration, quote};
 use crate::parser::Values;
 use crate::value::SniCertKey;
 
-/// The secure port.
+/// Secure serving.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
     /// The address to listen on.
     pub bind_address: IpAddr,
-    /// The port; 0 switches serving off. Only what is in range gets past validation.
+    /// The port; 0 disables serving. Validation checks the range.
     pub secure_port: i64,
-    /// Where a certificate is looked for when no files are named.
+    /// The directory of the certificate if no files are given.
     pub cert_dir: String,
     /// The certificate file.
     pub cert_file: String,
     /// The key file.
     pub key_file: String,
-    /// Certificates for single names.
+    /// SNI certificates.
     pub sni: Vec<SniCertKey>,
-    /// Cipher suites by their IANA names, all known; empty leaves the choice to the server.
+    /// Cipher suites by their IANA names, validated; empty for the server's default.
     pub cipher_suites: Vec<String>,
-    /// Key exchanges by their IANA numbers, all known; empty leaves the choice to the server.
+    /// Key exchange groups by their IANA numbers, validated; empty for the server's default.
     pub curves: Vec<i32>,
-    /// The oldest TLS version, if it was named.
+    /// The minimum TLS version, if it is set.
     pub min_version: Option<TlsVersion>,
     min_version_text: String,
-    /// Whether to stay with HTTP/1.1.
+    /// Whether HTTP/2 is disabled.
     pub disable_http2: bool,
-    /// Streams on one connection; 0 or less leaves it to the server.
+    /// Maximum concurrent streams per connection; 0 or less for the server's default.
     pub http2_max_streams: i64,
     /// `SO_REUSEADDR`.
     pub permit_address_sharing: bool,
@@ -51,7 +51,7 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// Names that the original accepts: those of its TLS library and two spellings it keeps from older releases.
+/// The names that the original accepts: those of Go's TLS library and two legacy names.
 const CIPHER_SUITES: [&str; 27] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -105,7 +105,7 @@ impl Serving {
         }
     }
 
-    /// Whether anything is served at all.
+    /// Whether the secure port is enabled.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.secure_port != 0
@@ -124,13 +124,13 @@ impl Serving {
         Vec::new()
     }
 
-    /// What the original finds out when it builds its server, one at a time.
+    /// The checks that the original makes when it builds its server; the first error is returned.
     pub(super) fn check_applied(&self) -> Result<(), String> {
         if self.cert_file.is_empty() != self.key_file.is_empty() {
             return Err("missing filename for serving cert".to_owned());
         }
-        let known_suite = |name: &&String| !CIPHER_SUITES.contains(&name.as_str());
-        if let Some(name) = self.cipher_suites.iter().find(known_suite) {
+        let is_unknown = |name: &&String| !CIPHER_SUITES.contains(&name.as_str());
+        if let Some(name) = self.cipher_suites.iter().find(is_unknown) {
             return Err(format!("Cipher suite {name} not supported or doesn't exist"));
         }
         for (place, curve) in self.curves.iter().enumerate() {
@@ -161,37 +161,37 @@ fn tls_version(text: &str) -> Option<TlsVersion> {
     }
 }
 
-/// Who asks.
+/// Authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authentication {
-    /// The kubeconfig for asking the API server; empty if none is named.
+    /// The kubeconfig for delegated requests; empty if unset.
     pub kubeconfig: String,
-    /// Whether the client authorities of the cluster are left alone.
+    /// Whether the cluster's client CAs are not looked up.
     pub skip_lookup: bool,
-    /// Whether to start without them.
+    /// Whether a failed lookup is tolerated at start.
     pub tolerate_lookup_failure: bool,
-    /// How long an answer about a token is kept.
-    pub token_cache_ttl: Span,
-    /// Authorities of clients; empty if no file is named.
+    /// The cache TTL of TokenReviews.
+    pub token_cache_ttl: GoDuration,
+    /// The client CA file; empty if unset.
     pub client_ca_file: String,
-    /// Front proxies.
+    /// Authenticating proxies.
     pub request_header: RequestHeader,
 }
 
-/// Front proxies that say who a user is.
+/// Authenticating proxies (request header authentication).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// Authorities of proxies; empty if no file is named.
+    /// The CA file of proxies; empty if unset.
     pub client_ca_file: String,
-    /// Common names that are trusted; empty for all.
+    /// Allowed common names; empty for all.
     pub allowed_names: Vec<String>,
-    /// Headers with the name.
+    /// Username headers.
     pub username_headers: Vec<String>,
-    /// Headers with the uid.
+    /// UID headers.
     pub uid_headers: Vec<String>,
-    /// Headers with groups.
+    /// Group headers.
     pub group_headers: Vec<String>,
-    /// Prefixes of headers with more.
+    /// Prefixes of extra headers.
     pub extra_header_prefixes: Vec<String>,
 }
 
@@ -201,7 +201,7 @@ impl Authentication {
             kubeconfig: values.text("authentication-kubeconfig"),
             skip_lookup: values.bool("authentication-skip-lookup"),
             tolerate_lookup_failure: values.bool("authentication-tolerate-lookup-failure"),
-            token_cache_ttl: values.span("authentication-token-webhook-cache-ttl"),
+            token_cache_ttl: values.duration("authentication-token-webhook-cache-ttl"),
             client_ca_file: values.text("client-ca-file"),
             request_header: RequestHeader {
                 client_ca_file: values.text("requestheader-client-ca-file"),
@@ -241,7 +241,7 @@ impl RequestHeader {
         problems
     }
 
-    pub(super) fn doubts(&self) -> Vec<String> {
+    pub(super) fn warnings(&self) -> Vec<String> {
         [
             ("requestheader-username-headers", &self.username_headers, "X-Remote-User", "header"),
             ("requestheader-group-headers", &self.group_headers, "X-Remote-Group", "header"),
@@ -271,17 +271,17 @@ fn lacking(flag: &str, standard: &str) -> String {
     format!("--{flag} is set without specifying the standard {standard} - API aggregation will not work")
 }
 
-/// Who may.
+/// Authorization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorization {
-    /// The kubeconfig for asking the API server; empty if none is named.
+    /// The kubeconfig for delegated requests; empty if unset.
     pub kubeconfig: String,
-    /// Paths that are open to all; a `*` stands only at the end.
+    /// Paths without authorization; `*` is allowed at the end only.
     pub always_allow_paths: Vec<String>,
-    /// How long a permission is kept.
-    pub authorized_ttl: Span,
-    /// How long a refusal is kept.
-    pub unauthorized_ttl: Span,
+    /// The cache TTL of allowed SubjectAccessReviews.
+    pub authorized_ttl: GoDuration,
+    /// The cache TTL of denied SubjectAccessReviews.
+    pub unauthorized_ttl: GoDuration,
 }
 
 impl Authorization {
@@ -289,8 +289,8 @@ impl Authorization {
         Self {
             kubeconfig: values.text("authorization-kubeconfig"),
             always_allow_paths: values.list("authorization-always-allow-paths"),
-            authorized_ttl: values.span("authorization-webhook-cache-authorized-ttl"),
-            unauthorized_ttl: values.span("authorization-webhook-cache-unauthorized-ttl"),
+            authorized_ttl: values.duration("authorization-webhook-cache-authorized-ttl"),
+            unauthorized_ttl: values.duration("authorization-webhook-cache-unauthorized-ttl"),
         }
     }
 

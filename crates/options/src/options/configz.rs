@@ -1,15 +1,15 @@
-//! The configuration object that `/configz` shows, equal to the original's for the same flags.
+//! The object that `/configz` serves, equal to the original's for the same flags.
 
 use serde_json::{Number, Value, json};
 
-use crate::go_text::Span;
+use crate::go_text::GoDuration;
 
 use super::Options;
 
 const GROUP: &str = "kubecontrollermanager.config.k8s.io";
 
 impl Options {
-    /// The object, below the name of its group.
+    /// The object, keyed by its API group.
     #[must_use]
     pub fn configz(&self) -> Value {
         let mut object = json!({
@@ -17,7 +17,7 @@ impl Options {
             "apiVersion": format!("{GROUP}/v1alpha1"),
             "Generic": self.generic_section(),
             "KubeCloudShared": self.cloud_section(),
-            // Nothing feeds these two any more; the original still shows them.
+            // No flag sets these two any more; the original still serves them.
             "DeprecatedController": {},
             "ServiceController": { "ConcurrentServiceSyncs": 0 },
         });
@@ -31,10 +31,10 @@ impl Options {
         let client = &self.client;
         let election = &self.leader_election;
         json!({
-            // An insecure port that no flag can open.
+            // The insecure port, which no flag can enable.
             "Port": 0,
             "Address": "0.0.0.0",
-            "MinResyncPeriod": span(self.generic.min_resync_period),
+            "MinResyncPeriod": duration(self.generic.min_resync_period),
             "ClientConnection": {
                 "kubeconfig": client.kubeconfig,
                 "acceptContentTypes": "",
@@ -42,12 +42,12 @@ impl Options {
                 "qps": single(client.qps),
                 "burst": client.burst,
             },
-            "ControllerStartInterval": span(self.generic.controller_start_interval),
+            "ControllerStartInterval": duration(self.generic.controller_start_interval),
             "LeaderElection": {
                 "leaderElect": election.leader_elect,
-                "leaseDuration": span(election.lease_duration),
-                "renewDeadline": span(election.renew_deadline),
-                "retryPeriod": span(election.retry_period),
+                "leaseDuration": duration(election.lease_duration),
+                "renewDeadline": duration(election.renew_deadline),
+                "retryPeriod": duration(election.retry_period),
                 "resourceLock": election.resource_lock,
                 "resourceName": election.resource_name,
                 "resourceNamespace": election.resource_namespace,
@@ -86,9 +86,9 @@ impl Options {
             "ExternalCloudVolumePlugin": cloud.external_cloud_volume_plugin,
             "UseServiceAccountCredentials": cloud.use_service_account_credentials,
             "AllowUntaggedCloud": cloud.allow_untagged_cloud,
-            "RouteReconciliationPeriod": span(cloud.route_reconciliation_period),
-            // The flag is a no-op that the original does not copy.
-            "NodeSyncPeriod": span(cloud.node_sync_period),
+            "RouteReconciliationPeriod": duration(cloud.route_reconciliation_period),
+            // The original ignores the flag.
+            "NodeSyncPeriod": duration(cloud.node_sync_period),
             "ClusterName": cloud.cluster_name,
             "ClusterCIDR": cloud.cluster_cidr,
             "AllocateNodeCIDRs": cloud.allocate_node_cidrs,
@@ -125,11 +125,11 @@ impl Options {
                 "HPAController",
                 json!({
                     "ConcurrentHorizontalPodAutoscalerSyncs": workers.horizontal_pod_autoscaler,
-                    "HorizontalPodAutoscalerSyncPeriod": span(scaling.sync_period),
-                    "HorizontalPodAutoscalerDownscaleStabilizationWindow": span(scaling.downscale_stabilization),
+                    "HorizontalPodAutoscalerSyncPeriod": duration(scaling.sync_period),
+                    "HorizontalPodAutoscalerDownscaleStabilizationWindow": duration(scaling.downscale_stabilization),
                     "HorizontalPodAutoscalerTolerance": number(scaling.tolerance),
-                    "HorizontalPodAutoscalerCPUInitializationPeriod": span(scaling.cpu_initialization_period),
-                    "HorizontalPodAutoscalerInitialReadinessDelay": span(scaling.initial_readiness_delay),
+                    "HorizontalPodAutoscalerCPUInitializationPeriod": duration(scaling.cpu_initialization_period),
+                    "HorizontalPodAutoscalerInitialReadinessDelay": duration(scaling.initial_readiness_delay),
                 }),
             ),
         ]
@@ -143,7 +143,7 @@ impl Options {
                 "EndpointController",
                 json!({
                     "ConcurrentEndpointSyncs": self.workers.endpoints,
-                    "EndpointUpdatesBatchPeriod": span(self.endpoints.updates_batch_period),
+                    "EndpointUpdatesBatchPeriod": duration(self.endpoints.updates_batch_period),
                 }),
             ),
             (
@@ -151,7 +151,7 @@ impl Options {
                 json!({
                     "ConcurrentServiceEndpointSyncs": self.workers.endpoint_slice,
                     "MaxEndpointsPerSlice": self.endpoint_slice.max_endpoints_per_slice,
-                    "EndpointUpdatesBatchPeriod": span(self.endpoint_slice.updates_batch_period),
+                    "EndpointUpdatesBatchPeriod": duration(self.endpoint_slice.updates_batch_period),
                 }),
             ),
             (
@@ -159,7 +159,7 @@ impl Options {
                 json!({
                     "MirroringConcurrentServiceEndpointSyncs": self.workers.endpoint_slice_mirroring,
                     "MirroringMaxEndpointsPerSubset": self.endpoint_slice_mirroring.max_endpoints_per_subset,
-                    "MirroringEndpointUpdatesBatchPeriod": span(self.endpoint_slice_mirroring.updates_batch_period),
+                    "MirroringEndpointUpdatesBatchPeriod": duration(self.endpoint_slice_mirroring.updates_batch_period),
                 }),
             ),
             (
@@ -167,18 +167,18 @@ impl Options {
                 json!({
                     "EnableGarbageCollector": self.garbage_collector.enabled,
                     "ConcurrentGCSyncs": self.workers.garbage_collector,
-                    // No flag feeds this list.
+                    // No flag sets this list.
                     "GCIgnoredResources": [
                         { "Group": "", "Resource": "events" },
                         { "Group": "events.k8s.io", "Resource": "events" },
                     ],
                 }),
             ),
-            ("LegacySATokenCleaner", json!({ "CleanUpPeriod": span(self.legacy_token_clean_up_period) })),
+            ("LegacySATokenCleaner", json!({ "CleanUpPeriod": duration(self.legacy_token_clean_up_period) })),
             (
                 "NamespaceController",
                 json!({
-                    "NamespaceSyncPeriod": span(self.namespace.sync_period),
+                    "NamespaceSyncPeriod": duration(self.namespace.sync_period),
                     "ConcurrentNamespaceSyncs": self.workers.namespace,
                 }),
             ),
@@ -188,7 +188,7 @@ impl Options {
             (
                 "ResourceQuotaController",
                 json!({
-                    "ResourceQuotaSyncPeriod": span(self.resource_quota.sync_period),
+                    "ResourceQuotaSyncPeriod": duration(self.resource_quota.sync_period),
                     "ConcurrentResourceQuotaSyncs": self.workers.resource_quota,
                 }),
             ),
@@ -206,7 +206,7 @@ impl Options {
     fn attach_detach_section(&self) -> Value {
         json!({
             "DisableAttachDetachReconcilerSync": self.attach_detach.disable_reconcile_sync,
-            "ReconcilerSyncLoopPeriod": span(self.attach_detach.reconcile_sync_period),
+            "ReconcilerSyncLoopPeriod": duration(self.attach_detach.reconcile_sync_period),
             "disableForceDetachOnTimeout": self.attach_detach.disable_force_detach_on_timeout,
         })
     }
@@ -222,7 +222,7 @@ impl Options {
             "KubeletClientSignerConfiguration": files(&signing.kubelet_client),
             "KubeAPIServerClientSignerConfiguration": files(&signing.kube_apiserver_client),
             "LegacyUnknownSignerConfiguration": files(&signing.legacy_unknown),
-            "ClusterSigningDuration": span(signing.duration),
+            "ClusterSigningDuration": duration(signing.duration),
         })
     }
 
@@ -243,10 +243,10 @@ impl Options {
         json!({
             "NodeEvictionRate": single(nodes.node_eviction_rate),
             "SecondaryNodeEvictionRate": single(nodes.secondary_node_eviction_rate),
-            "NodeStartupGracePeriod": span(nodes.node_startup_grace_period),
-            "NodeMonitorPeriod": span(nodes.node_monitor_period),
-            "NodeMonitorGracePeriod": span(nodes.node_monitor_grace_period),
-            // The flag is gone, the field is not.
+            "NodeStartupGracePeriod": duration(nodes.node_startup_grace_period),
+            "NodeMonitorPeriod": duration(nodes.node_monitor_period),
+            "NodeMonitorGracePeriod": duration(nodes.node_monitor_grace_period),
+            // The flag was removed, the field was not.
             "PodEvictionTimeout": "0s",
             "LargeClusterSizeThreshold": nodes.large_cluster_size_threshold,
             "UnhealthyZoneThreshold": single(nodes.unhealthy_zone_threshold),
@@ -257,12 +257,12 @@ impl Options {
         let binder = &self.volume_binder;
         let recycler = &binder.recycler;
         json!({
-            "PVClaimBinderSyncPeriod": span(binder.sync_period),
+            "PVClaimBinderSyncPeriod": duration(binder.sync_period),
             "VolumeConfiguration": {
                 "EnableHostPathProvisioning": binder.enable_hostpath_provisioner,
                 "EnableDynamicProvisioning": binder.enable_dynamic_provisioning,
                 "PersistentVolumeRecyclerConfiguration": {
-                    // No flag feeds this number.
+                    // No flag sets this number.
                     "MaximumRetry": 3,
                     "MinimumTimeoutNFS": recycler.minimum_timeout_nfs,
                     "PodTemplateFilePathNFS": recycler.pod_template_filepath_nfs,
@@ -277,16 +277,16 @@ impl Options {
     }
 }
 
-fn span(span: Span) -> String {
-    span.to_string()
+fn duration(duration: GoDuration) -> String {
+    duration.to_string()
 }
 
-/// A number in single precision with the digits of its own precision, not those of the wider type.
+/// An f32 with the digits of its own precision, not those of its conversion to f64.
 fn single(value: f32) -> Value {
     value.to_string().parse().map_or(Value::Null, number)
 }
 
-/// A number without a point where it needs none, as Go writes it.
+/// A number without a decimal point if it is an integer, as Go encodes it.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 {
         return Value::from(value as i64);

@@ -1,34 +1,34 @@
-//! What each controller is told.
+//! The options of each controller.
 
-use crate::go_text::Span;
+use crate::go_text::GoDuration;
 use crate::parser::Values;
 
-/// What controllers of clouds and nodes share.
+/// Options shared by cloud and node controllers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CloudShared {
-    /// Whether nodes get ranges of pod addresses.
+    /// Whether nodes are assigned pod CIDRs.
     pub allocate_node_cidrs: bool,
-    /// Kept for old command lines.
+    /// Deprecated, without effect.
     pub allow_untagged_cloud: bool,
-    /// How ranges are chosen.
+    /// The CIDR allocator.
     pub cidr_allocator_type: String,
     /// The cloud's configuration file.
     pub cloud_config_file: String,
     /// Empty or `external`.
     pub cloud_provider: String,
-    /// Where pod addresses come from.
+    /// The pod CIDR of the cluster.
     pub cluster_cidr: String,
     /// The cluster's name in the cloud.
     pub cluster_name: String,
-    /// Whether the cloud routes the ranges.
+    /// Whether routes for node CIDRs are configured in the cloud.
     pub configure_cloud_routes: bool,
     /// The volume plugin of an external cloud.
     pub external_cloud_volume_plugin: String,
-    /// Kept for old command lines.
-    pub node_sync_period: Span,
-    /// The pause between two looks at routes.
-    pub route_reconciliation_period: Span,
-    /// Whether each controller speaks as its own service account.
+    /// Deprecated, without effect.
+    pub node_sync_period: GoDuration,
+    /// The interval of route reconciliation.
+    pub route_reconciliation_period: GoDuration,
+    /// Whether each controller uses the credentials of its own ServiceAccount.
     pub use_service_account_credentials: bool,
 }
 
@@ -44,17 +44,17 @@ impl CloudShared {
             cluster_name: values.text("cluster-name"),
             configure_cloud_routes: values.bool("configure-cloud-routes"),
             external_cloud_volume_plugin: values.text("external-cloud-volume-plugin"),
-            node_sync_period: values.span("node-sync-period"),
-            route_reconciliation_period: values.span("route-reconciliation-period"),
+            node_sync_period: values.duration("node-sync-period"),
+            route_reconciliation_period: values.duration("route-reconciliation-period"),
             use_service_account_credentials: values.bool("use-service-account-credentials"),
         }
     }
 }
 
-/// How many keys each controller works on at a time. A count of 0 or less, where it is allowed, starts a controller that
-/// reports health and does nothing.
+/// The number of workers of each controller. A count of 0 or less, where validation allows it, starts a controller that
+/// is healthy and reconciles nothing.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Workers {
+pub struct ConcurrentSyncs {
     /// CronJobs.
     pub cron_job: i32,
     /// DaemonSets.
@@ -73,7 +73,7 @@ pub struct Workers {
     pub endpoint_slice_mirroring: i32,
     /// Pods with ephemeral volumes.
     pub ephemeral_volume: i32,
-    /// Objects to judge.
+    /// Objects of the garbage collector.
     pub garbage_collector: i32,
     /// Autoscalers.
     pub horizontal_pod_autoscaler: i32,
@@ -99,7 +99,7 @@ pub struct Workers {
     pub validating_admission_policy_status: i32,
 }
 
-impl Workers {
+impl ConcurrentSyncs {
     pub(super) fn read(values: &Values) -> Self {
         Self {
             cron_job: values.int32("concurrent-cron-job-syncs"),
@@ -131,18 +131,18 @@ impl Workers {
 /// The attach-detach controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttachDetach {
-    /// The pause between two checks.
-    pub reconcile_sync_period: Span,
-    /// Whether nothing is checked.
+    /// The interval of checks.
+    pub reconcile_sync_period: GoDuration,
+    /// Whether the checks are disabled.
     pub disable_reconcile_sync: bool,
-    /// Whether volumes are never detached by force.
+    /// Whether volumes are never force-detached after a timeout.
     pub disable_force_detach_on_timeout: bool,
 }
 
 impl AttachDetach {
     pub(super) fn read(values: &Values) -> Self {
         Self {
-            reconcile_sync_period: values.span("attach-detach-reconcile-sync-period"),
+            reconcile_sync_period: values.duration("attach-detach-reconcile-sync-period"),
             disable_reconcile_sync: values.bool("disable-attach-detach-reconcile-sync"),
             disable_force_detach_on_timeout: values.bool("disable-force-detach-on-timeout"),
         }
@@ -152,47 +152,47 @@ impl AttachDetach {
 /// The endpoints controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Endpoints {
-    /// How long to wait for more changes.
-    pub updates_batch_period: Span,
+    /// The debounce interval of updates.
+    pub updates_batch_period: GoDuration,
 }
 
 impl Endpoints {
     pub(super) fn read(values: &Values) -> Self {
-        Self { updates_batch_period: values.span("endpoint-updates-batch-period") }
+        Self { updates_batch_period: values.duration("endpoint-updates-batch-period") }
     }
 }
 
 /// The EndpointSlice controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndpointSlice {
-    /// How long to wait for more changes.
-    pub updates_batch_period: Span,
-    /// How many endpoints a slice holds.
+    /// The debounce interval of updates.
+    pub updates_batch_period: GoDuration,
+    /// The maximum number of endpoints per slice.
     pub max_endpoints_per_slice: i32,
 }
 
 impl EndpointSlice {
     pub(super) fn read(values: &Values) -> Self {
         Self {
-            updates_batch_period: values.span("endpointslice-updates-batch-period"),
+            updates_batch_period: values.duration("endpointslice-updates-batch-period"),
             max_endpoints_per_slice: values.int32("max-endpoints-per-slice"),
         }
     }
 }
 
-/// The mirroring controller.
+/// The EndpointSlice mirroring controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndpointSliceMirroring {
-    /// How long to wait for more changes.
-    pub updates_batch_period: Span,
-    /// How many endpoints of a subset are mirrored.
+    /// The debounce interval of updates.
+    pub updates_batch_period: GoDuration,
+    /// The maximum number of mirrored endpoints per subset.
     pub max_endpoints_per_subset: i32,
 }
 
 impl EndpointSliceMirroring {
     pub(super) fn read(values: &Values) -> Self {
         Self {
-            updates_batch_period: values.span("mirroring-endpointslice-updates-batch-period"),
+            updates_batch_period: values.duration("mirroring-endpointslice-updates-batch-period"),
             max_endpoints_per_subset: values.int32("mirroring-max-endpoints-per-subset"),
         }
     }
@@ -201,7 +201,7 @@ impl EndpointSliceMirroring {
 /// The garbage collector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GarbageCollector {
-    /// Whether it runs.
+    /// Whether it is enabled.
     pub enabled: bool,
 }
 
@@ -211,28 +211,28 @@ impl GarbageCollector {
     }
 }
 
-/// The autoscaler.
+/// The horizontal pod autoscaler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HorizontalPodAutoscaler {
-    /// How long first CPU samples may be passed over.
-    pub cpu_initialization_period: Span,
-    /// The stretch of time whose highest recommendation counts.
-    pub downscale_stabilization: Span,
-    /// How long changes of readiness count as the first.
-    pub initial_readiness_delay: Span,
-    /// The pause between two looks.
-    pub sync_period: Span,
-    /// How far from 1 the ratio must be.
+    /// The period after pod start in which CPU samples may be skipped.
+    pub cpu_initialization_period: GoDuration,
+    /// The downscale stabilization window.
+    pub downscale_stabilization: GoDuration,
+    /// The period after pod start in which readiness changes count as initial.
+    pub initial_readiness_delay: GoDuration,
+    /// The sync period.
+    pub sync_period: GoDuration,
+    /// The minimum deviation of the metrics ratio from 1.
     pub tolerance: f64,
 }
 
 impl HorizontalPodAutoscaler {
     pub(super) fn read(values: &Values) -> Self {
         Self {
-            cpu_initialization_period: values.span("horizontal-pod-autoscaler-cpu-initialization-period"),
-            downscale_stabilization: values.span("horizontal-pod-autoscaler-downscale-stabilization"),
-            initial_readiness_delay: values.span("horizontal-pod-autoscaler-initial-readiness-delay"),
-            sync_period: values.span("horizontal-pod-autoscaler-sync-period"),
+            cpu_initialization_period: values.duration("horizontal-pod-autoscaler-cpu-initialization-period"),
+            downscale_stabilization: values.duration("horizontal-pod-autoscaler-downscale-stabilization"),
+            initial_readiness_delay: values.duration("horizontal-pod-autoscaler-initial-readiness-delay"),
+            sync_period: values.duration("horizontal-pod-autoscaler-sync-period"),
             tolerance: values.float64("horizontal-pod-autoscaler-tolerance"),
         }
     }
@@ -241,26 +241,26 @@ impl HorizontalPodAutoscaler {
 /// The namespace controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Namespace {
-    /// The pause between two looks at all namespaces.
-    pub sync_period: Span,
+    /// The resync period.
+    pub sync_period: GoDuration,
 }
 
 impl Namespace {
     pub(super) fn read(values: &Values) -> Self {
-        Self { sync_period: values.span("namespace-sync-period") }
+        Self { sync_period: values.duration("namespace-sync-period") }
     }
 }
 
-/// The node address controller.
+/// The node IPAM controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeIpam {
-    /// The size of a range on a single stack; 0 for the default.
+    /// The mask size of node CIDRs in a single-stack cluster; 0 for the default.
     pub node_cidr_mask_size: i32,
-    /// The size of an IPv4 range; 0 for the default.
+    /// The mask size of IPv4 node CIDRs; 0 for the default.
     pub node_cidr_mask_size_ipv4: i32,
-    /// The size of an IPv6 range; 0 for the default.
+    /// The mask size of IPv6 node CIDRs; 0 for the default.
     pub node_cidr_mask_size_ipv6: i32,
-    /// The range of Services, or two with a comma between.
+    /// The Service CIDR, or two separated by a comma.
     pub service_cluster_ip_range: String,
 }
 
@@ -275,22 +275,22 @@ impl NodeIpam {
     }
 }
 
-/// The node health controller.
+/// The node lifecycle controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeLifecycle {
-    /// Up to how many nodes a zone is small.
+    /// The number of nodes up to which a zone counts as small.
     pub large_cluster_size_threshold: i32,
-    /// Nodes a second in a healthy zone.
+    /// Evicted nodes per second in a healthy zone.
     pub node_eviction_rate: f32,
-    /// How long a node may be silent.
-    pub node_monitor_grace_period: Span,
-    /// The pause between two looks.
-    pub node_monitor_period: Span,
-    /// How long a new node may be silent.
-    pub node_startup_grace_period: Span,
-    /// Nodes a second in an unhealthy zone.
+    /// How long a node may not report before it is unhealthy.
+    pub node_monitor_grace_period: GoDuration,
+    /// The sync period.
+    pub node_monitor_period: GoDuration,
+    /// The same for a new node.
+    pub node_startup_grace_period: GoDuration,
+    /// Evicted nodes per second in an unhealthy zone.
     pub secondary_node_eviction_rate: f32,
-    /// The share of lost nodes that makes a zone unhealthy.
+    /// The fraction of not-ready nodes that makes a zone unhealthy.
     pub unhealthy_zone_threshold: f32,
 }
 
@@ -299,27 +299,27 @@ impl NodeLifecycle {
         Self {
             large_cluster_size_threshold: values.int32("large-cluster-size-threshold"),
             node_eviction_rate: values.float32("node-eviction-rate"),
-            node_monitor_grace_period: values.span("node-monitor-grace-period"),
-            node_monitor_period: values.span("node-monitor-period"),
-            node_startup_grace_period: values.span("node-startup-grace-period"),
+            node_monitor_grace_period: values.duration("node-monitor-grace-period"),
+            node_monitor_period: values.duration("node-monitor-period"),
+            node_startup_grace_period: values.duration("node-startup-grace-period"),
             secondary_node_eviction_rate: values.float32("secondary-node-eviction-rate"),
             unhealthy_zone_threshold: values.float32("unhealthy-zone-threshold"),
         }
     }
 }
 
-/// The volume binder.
+/// The PersistentVolume binder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeBinder {
-    /// Whether volumes are made for claims.
+    /// Whether volumes are provisioned dynamically.
     pub enable_dynamic_provisioning: bool,
-    /// Whether host paths are made into volumes.
+    /// Whether hostPath volumes are provisioned.
     pub enable_hostpath_provisioner: bool,
-    /// Where flex volume plugins are.
+    /// The directory of FlexVolume plugins.
     pub flex_volume_plugin_dir: String,
-    /// The pause between two looks.
-    pub sync_period: Span,
-    /// Pods that empty volumes.
+    /// The sync period.
+    pub sync_period: GoDuration,
+    /// Recycler pods.
     pub recycler: Recycler,
 }
 
@@ -329,26 +329,26 @@ impl VolumeBinder {
             enable_dynamic_provisioning: values.bool("enable-dynamic-provisioning"),
             enable_hostpath_provisioner: values.bool("enable-hostpath-provisioner"),
             flex_volume_plugin_dir: values.text("flex-volume-plugin-dir"),
-            sync_period: values.span("pvclaimbinder-sync-period"),
+            sync_period: values.duration("pvclaimbinder-sync-period"),
             recycler: Recycler::read(values),
         }
     }
 }
 
-/// Pods that empty volumes for their next use.
+/// Recycler pods, which scrub released volumes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recycler {
-    /// Seconds on top for each Gi of NFS.
+    /// NFS: additional seconds per Gi.
     pub increment_timeout_nfs: i32,
-    /// Seconds at least for a host path.
+    /// hostPath: minimum seconds.
     pub minimum_timeout_hostpath: i32,
-    /// Seconds at least for NFS.
+    /// NFS: minimum seconds.
     pub minimum_timeout_nfs: i32,
-    /// The template for a host path.
+    /// hostPath: the pod template file.
     pub pod_template_filepath_hostpath: String,
-    /// The template for NFS.
+    /// NFS: the pod template file.
     pub pod_template_filepath_nfs: String,
-    /// Seconds on top for each Gi of a host path.
+    /// hostPath: additional seconds per Gi.
     pub timeout_increment_hostpath: i32,
 }
 
@@ -365,25 +365,25 @@ impl Recycler {
     }
 }
 
-/// The quota controller.
+/// The resource quota controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceQuota {
-    /// The pause between two full counts.
-    pub sync_period: Span,
+    /// The interval of full recalculation.
+    pub sync_period: GoDuration,
 }
 
 impl ResourceQuota {
     pub(super) fn read(values: &Values) -> Self {
-        Self { sync_period: values.span("resource-quota-sync-period") }
+        Self { sync_period: values.duration("resource-quota-sync-period") }
     }
 }
 
-/// Tokens and authorities of service accounts.
+/// The CA and signing key of ServiceAccount tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceAccount {
-    /// The authorities to publish; empty if no file is named.
+    /// The root CA file to publish; empty if unset.
     pub root_ca_file: String,
-    /// The key that signs tokens; empty if no file is named.
+    /// The private key file that signs tokens; empty if unset.
     pub private_key_file: String,
 }
 
@@ -396,11 +396,11 @@ impl ServiceAccount {
     }
 }
 
-/// The signing controller.
+/// The CSR signing controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterSigning {
-    /// The longest life of a certificate.
-    pub duration: Span,
+    /// The maximum validity of a certificate.
+    pub duration: GoDuration,
     /// For all signers.
     pub all: SignerFiles,
     /// For `kubernetes.io/kubelet-serving`.
@@ -413,12 +413,12 @@ pub struct ClusterSigning {
     pub legacy_unknown: SignerFiles,
 }
 
-/// The files of a signer; empty if none are named.
+/// The files of a signer; empty if unset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignerFiles {
-    /// The authority.
+    /// The CA certificate.
     pub cert_file: String,
-    /// Its key.
+    /// The CA key.
     pub key_file: String,
 }
 
@@ -429,7 +429,7 @@ impl ClusterSigning {
             key_file: values.text(&format!("cluster-signing{signer}-key-file")),
         };
         Self {
-            duration: values.span("cluster-signing-duration"),
+            duration: values.duration("cluster-signing-duration"),
             all: files(""),
             kubelet_serving: files("-kubelet-serving"),
             kubelet_client: files("-kubelet-client"),
@@ -438,9 +438,9 @@ impl ClusterSigning {
         }
     }
 
-    /// Signers with one file of two, and signers beside the one for all.
+    /// Errors: a signer with one file of two, or single signers together with the default signer.
     pub(super) fn problems(&self) -> Vec<String> {
-        // The names of the original's complaints, two of which are not those of the flags.
+        // The names in the original's errors, two of which differ from the flags.
         let single = [
             ("cluster-signing-kubelet-serving", &self.kubelet_serving),
             ("cluster-signing-kube-apiserver-client", &self.kubelet_client),
@@ -456,7 +456,7 @@ impl ClusterSigning {
             _ => None,
         };
         let mut problems: Vec<_> = single.iter().filter_map(incomplete).collect();
-        if self.all.is_named() && single.iter().any(|(_, files)| files.is_named()) {
+        if self.all.is_set() && single.iter().any(|(_, files)| files.is_set()) {
             let text = "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time";
             problems.push(text.to_owned());
         }
@@ -465,13 +465,13 @@ impl ClusterSigning {
 }
 
 impl SignerFiles {
-    fn is_named(&self) -> bool {
+    fn is_set(&self) -> bool {
         !self.cert_file.is_empty() || !self.key_file.is_empty()
     }
 }
 
 impl NodeIpam {
-    /// The first and the second range of Services; empty if not given.
+    /// The first and the second Service CIDR; empty if unset.
     #[must_use]
     pub fn service_ranges(&self) -> (&str, &str) {
         let mut ranges = self.service_cluster_ip_range.split(',');

@@ -1,4 +1,4 @@
-//! What the command line asks for, typed and by area.
+//! The typed options, by area.
 
 mod access;
 mod configz;
@@ -11,96 +11,96 @@ use std::collections::BTreeMap;
 
 pub use access::{Authentication, Authorization, RequestHeader, Serving, TlsVersion};
 pub use controllers::{
-    AttachDetach, CloudShared, ClusterSigning, EndpointSlice, EndpointSliceMirroring, Endpoints,
-    GarbageCollector, HorizontalPodAutoscaler, Namespace, NodeIpam, NodeLifecycle, Recycler, ResourceQuota,
-    ServiceAccount, SignerFiles, VolumeBinder, Workers,
+    AttachDetach, CloudShared, ClusterSigning, ConcurrentSyncs, EndpointSlice, EndpointSliceMirroring,
+    Endpoints, GarbageCollector, HorizontalPodAutoscaler, Namespace, NodeIpam, NodeLifecycle, Recycler,
+    ResourceQuota, ServiceAccount, SignerFiles, VolumeBinder,
 };
 pub use observing::{LogFormat, Logs, Metrics, Stream};
 pub use running::{ClientConnection, Debugging, Generic, LeaderElection, Throttle};
 
 use crate::gates::FeatureGates;
-use crate::go_text::{Span, quote};
+use crate::go_text::{GoDuration, quote};
 use crate::leader_migration::LeaderMigration;
 use crate::parser::Values;
-use crate::versions::Versions;
+use crate::versions::EffectiveVersion;
 use crate::{CommandLineContext, aggregate};
 
-/// Everything the command line asks for, checked.
+/// The validated options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// To be printed on stderr before anything else.
+    /// Printed on stderr before anything else.
     pub notices: Vec<String>,
-    /// To be logged once logging is set up.
+    /// Logged once logging is set up.
     pub warnings: Vec<String>,
-    /// How to reach the API server.
+    /// The connection to the API server.
     pub client: ClientConnection,
-    /// What holds for all controllers.
+    /// Options of all controllers.
     pub generic: Generic,
-    /// The lease.
+    /// Leader election.
     pub leader_election: LeaderElection,
-    /// The second lease, when controllers may move.
+    /// Leader migration, if it is enabled.
     pub leader_migration: Option<LeaderMigration>,
-    /// Profiles.
+    /// Profiling.
     pub debugging: Debugging,
-    /// The secure port.
+    /// Secure serving.
     pub serving: Serving,
-    /// Who asks.
+    /// Authentication.
     pub authentication: Authentication,
-    /// Who may.
+    /// Authorization.
     pub authorization: Authorization,
-    /// Logs.
+    /// Logging.
     pub logs: Logs,
     /// Metrics.
     pub metrics: Metrics,
-    /// Features.
+    /// Feature gates.
     pub gates: FeatureGates,
-    /// Releases.
-    pub versions: Versions,
+    /// Binary, emulation and minimum compatibility version.
+    pub versions: EffectiveVersion,
     /// The version to report.
     pub reported_version: String,
-    /// What the controllers of clouds and nodes share.
+    /// Options shared by cloud and node controllers.
     pub cloud: CloudShared,
-    /// How many keys each controller works on at a time.
-    pub workers: Workers,
+    /// The number of workers of each controller.
+    pub workers: ConcurrentSyncs,
     /// The attach-detach controller.
     pub attach_detach: AttachDetach,
-    /// The signing controller.
+    /// The CSR signing controller.
     pub cluster_signing: ClusterSigning,
     /// The endpoints controller.
     pub endpoints: Endpoints,
     /// The EndpointSlice controller.
     pub endpoint_slice: EndpointSlice,
-    /// The mirroring controller.
+    /// The EndpointSlice mirroring controller.
     pub endpoint_slice_mirroring: EndpointSliceMirroring,
     /// The garbage collector.
     pub garbage_collector: GarbageCollector,
-    /// The autoscaler.
+    /// The horizontal pod autoscaler.
     pub horizontal_pod_autoscaler: HorizontalPodAutoscaler,
-    /// How long an unused token Secret is kept.
-    pub legacy_token_clean_up_period: Span,
+    /// How long an unused legacy token Secret is kept.
+    pub legacy_token_clean_up_period: GoDuration,
     /// The namespace controller.
     pub namespace: Namespace,
-    /// The node address controller.
+    /// The node IPAM controller.
     pub node_ipam: NodeIpam,
-    /// The node health controller.
+    /// The node lifecycle controller.
     pub node_lifecycle: NodeLifecycle,
-    /// The volume binder.
+    /// The PersistentVolume binder.
     pub volume_binder: VolumeBinder,
-    /// How many finished pods may stay.
+    /// The number of terminated pods above which the pod garbage collector deletes.
     pub terminated_pod_gc_threshold: i32,
-    /// The quota controller.
+    /// The resource quota controller.
     pub resource_quota: ResourceQuota,
-    /// Tokens and authorities of service accounts.
+    /// The CA and signing key of ServiceAccount tokens.
     pub service_account: ServiceAccount,
     values: Values,
 }
 
 impl Options {
-    /// Types the values and checks them; the error is the text for the operator.
+    /// Types and validates the values; the error is the message for the operator.
     pub(crate) fn read(
         values: Values,
         gates: FeatureGates,
-        versions: Versions,
+        versions: EffectiveVersion,
         known: &CommandLineContext<'_>,
     ) -> Result<Self, String> {
         let logs = Logs::read(&values, &gates)?;
@@ -121,7 +121,7 @@ impl Options {
             versions,
             reported_version: reported_version(&values, known),
             cloud: CloudShared::read(&values),
-            workers: Workers::read(&values),
+            workers: ConcurrentSyncs::read(&values),
             attach_detach: AttachDetach::read(&values),
             cluster_signing: ClusterSigning::read(&values),
             endpoints: Endpoints::read(&values),
@@ -129,7 +129,7 @@ impl Options {
             endpoint_slice_mirroring: EndpointSliceMirroring::read(&values),
             garbage_collector: GarbageCollector::read(&values),
             horizontal_pod_autoscaler: HorizontalPodAutoscaler::read(&values),
-            legacy_token_clean_up_period: values.span("legacy-service-account-token-clean-up-period"),
+            legacy_token_clean_up_period: values.duration("legacy-service-account-token-clean-up-period"),
             namespace: Namespace::read(&values),
             node_ipam: NodeIpam::read(&values),
             node_lifecycle: NodeLifecycle::read(&values),
@@ -140,34 +140,34 @@ impl Options {
             values,
         };
         aggregate(options.problems(known))?;
-        options.warnings.extend(options.doubts());
+        options.warnings.extend(options.warnings());
         options.client.check()?;
         options.leader_migration = options.read_leader_migration(known)?;
         options.check_applied()?;
         Ok(options)
     }
 
-    /// Whether the command line has named the flag.
+    /// Whether the command line sets the flag.
     #[must_use]
     pub fn is_set(&self, flag: &str) -> bool {
         self.values.given(flag)
     }
 
-    /// Every flag with its effective value, as `/flagz` shows them.
+    /// Every flag with its effective value, as in `/flagz`.
     #[must_use]
     pub fn flagz(&self) -> BTreeMap<String, String> {
-        // Help is added later than the page looks, in the original; it is on that page as well.
-        self.values.shown().map(|(name, value)| (name.to_owned(), value)).collect()
+        // `help` is included, as in the original.
+        self.values.formatted().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// The page `/flagz` as text. The original picks the separator at random, to keep programs from reading it.
+    /// The page `/flagz` as text. The original picks the separator at random to discourage parsing.
     #[must_use]
     pub fn flagz_text(&self, separator: &str) -> String {
         let mut page = String::from(
             "\nkube-controller-manager flagz\nWarning: This endpoint is not meant to be machine parseable, \
              has no formatting compatibility guarantees and is for debugging purposes only.\n",
         );
-        for (name, value) in self.values.shown() {
+        for (name, value) in self.values.formatted() {
             page.push_str(&format!("{name}{separator}{value}\n"));
         }
         page
@@ -176,7 +176,7 @@ impl Options {
     /// One log line for each flag.
     #[must_use]
     pub fn flag_lines(&self) -> Vec<String> {
-        self.values.shown().map(|(name, value)| format!("FLAG: --{name}={}", quote(&value))).collect()
+        self.values.formatted().map(|(name, value)| format!("FLAG: --{name}={}", quote(&value))).collect()
     }
 
     fn read_leader_migration(
@@ -201,7 +201,7 @@ impl Options {
 
 fn reported_version(values: &Values, known: &CommandLineContext<'_>) -> String {
     match values.version("version") {
-        crate::value::VersionWish::Report(version) => version,
+        crate::value::VersionFlag::Report(version) => version,
         _ => known.build.git_version.to_owned(),
     }
 }

@@ -1,52 +1,52 @@
-//! Logs and metrics.
+//! Logging and metrics.
 
 use std::collections::BTreeMap;
 
 use crate::gates::FeatureGates;
-use crate::go_text::{Quantity, Span, quote};
+use crate::go_text::{GoDuration, Quantity, quote};
 use crate::leader_migration::one_line;
 use crate::parser::Values;
 use crate::value::ModuleLevel;
 use crate::versions::{Version, hidden_metrics_problem};
 use crate::{CommandLineContext, aggregate};
 
-/// Logs.
+/// Logging.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logs {
-    /// The form of a line.
+    /// The log format.
     pub format: LogFormat,
-    /// How much is logged.
+    /// The verbosity.
     pub verbosity: u32,
-    /// How much single modules log.
+    /// The verbosity per module.
     pub vmodule: Vec<ModuleLevel>,
-    /// The longest time a line may wait.
-    pub flush_frequency: Span,
-    /// Streams of the text form.
+    /// The maximum time between flushes.
+    pub flush_frequency: GoDuration,
+    /// Streams of the text format.
     pub text: Stream,
-    /// Streams of the JSON form.
+    /// Streams of the JSON format.
     pub json: Stream,
 }
 
-/// The form of a log line.
+/// The log format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// A line for people.
+    /// klog's text format.
     Text,
-    /// A line for programs.
+    /// JSON.
     Json,
 }
 
-/// Where lines go.
+/// The output streams of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// Whether errors go to stderr and the rest to stdout.
     pub split: bool,
-    /// How much of the rest may wait in memory; 0 or less is nothing.
+    /// The buffer size of info messages; 0 or less disables buffering.
     pub info_buffer_size: Quantity,
 }
 
 impl Logs {
-    /// Reads and checks the flags; logging is set up before anything else is checked.
+    /// Reads and validates the flags; the original sets up logging before it validates anything else.
     pub(super) fn read(values: &Values, gates: &FeatureGates) -> Result<Self, String> {
         let stream = |form: &str| Stream {
             split: values.bool(&format!("log-{form}-split-stream")),
@@ -57,7 +57,7 @@ impl Logs {
             format: if format == "json" { LogFormat::Json } else { LogFormat::Text },
             verbosity: values.level("v"),
             vmodule: values.modules("vmodule"),
-            flush_frequency: values.span("log-flush-frequency"),
+            flush_frequency: values.duration("log-flush-frequency"),
             text: stream("text"),
             json: stream("json"),
         };
@@ -67,7 +67,7 @@ impl Logs {
 
     fn problems(&self, format: &str, gates: &FeatureGates) -> Vec<String> {
         let mut problems = Vec::new();
-        if self.flush_frequency <= Span::ZERO {
+        if self.flush_frequency <= GoDuration::ZERO {
             let given = quote(&self.flush_frequency.to_string());
             problems.push(format!("flushFrequency: Invalid value: {given}: Must be greater than zero"));
         }
@@ -104,11 +104,11 @@ impl Logs {
 /// Metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {
-    /// The values labels may have, by `metric,label`; from the flag or from the file.
+    /// Allowed label values by `metric,label`, from the flag or from the file.
     pub allow_labels: BTreeMap<String, String>,
-    /// Metrics to leave out.
+    /// Disabled metrics.
     pub disabled: Vec<String>,
-    /// Whether the metrics that the previous release hid are shown.
+    /// Whether metrics that were hidden in the previous release are served.
     pub show_hidden: bool,
     show_hidden_for_version: String,
     labels_given: bool,
@@ -128,7 +128,7 @@ impl Metrics {
         }
     }
 
-    /// What is wrong; the file's labels are taken over on the way.
+    /// The validation errors; also takes over the labels of the file.
     pub(super) fn problems(&mut self, binary: Version, known: &CommandLineContext<'_>) -> Vec<String> {
         let mut problems = Vec::new();
         problems.extend(hidden_metrics_problem(&self.show_hidden_for_version, binary));
@@ -159,7 +159,7 @@ impl Metrics {
         problems
     }
 
-    /// The two fields as the original shows them in its complaint.
+    /// The two fields as the original formats them in its error.
     fn both(&self) -> serde_json::Value {
         serde_json::json!({ "allowListMapping": self.allow_labels, "allowListMappingManifest": self.manifest })
     }
@@ -178,11 +178,11 @@ fn is_label(name: &str) -> bool {
 }
 
 fn label_problem(field: &str, labels: &BTreeMap<String, String>) -> Option<String> {
-    let fits = |key: &String| {
+    let is_valid = |key: &String| {
         key.split_once(',').is_some_and(|(metric, label)| is_metric(metric) && is_label(label))
     };
-    let broken = labels.keys().any(|key| !fits(key));
-    broken.then(|| {
+    let has_invalid = labels.keys().any(|key| !is_valid(key));
+    has_invalid.then(|| {
         let text = format!(
             "must have keys with format `metricName,labelName` where metricName matches \"{METRIC}\" and labelName matches \"{LABEL}\""
         );
@@ -206,6 +206,6 @@ fn read_manifest(path: &str, known: &CommandLineContext<'_>) -> Result<BTreeMap<
 }
 
 fn json<T: serde::Serialize>(value: &T) -> String {
-    // Maps of text and lists of text are always JSON.
+    // Maps and lists of strings always serialize.
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -1,57 +1,57 @@
-//! How the manager runs: its connection, its lease, its controllers.
+//! The API connection, leader election, and options of all controllers.
 
 use crate::CommandLineContext;
-use crate::controllers::Chosen;
-use crate::go_text::Span;
+use crate::controllers::EnabledControllers;
+use crate::go_text::GoDuration;
 use crate::parser::Values;
 
-/// How to reach the API server.
+/// The connection to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientConnection {
-    /// The kubeconfig file; empty if none is named.
+    /// The kubeconfig file; empty if unset.
     pub kubeconfig: String,
-    /// The server's address, which goes before the kubeconfig's; empty if none is named.
+    /// The address of the API server, which overrides the kubeconfig; empty if unset.
     pub master: String,
-    /// The content type to prefer.
+    /// The preferred content type.
     pub content_type: String,
-    /// Requests a second, as `/configz` shows it whether it was given or not.
+    /// QPS as `/configz` reports it, set or not.
     pub qps: f32,
-    /// Requests at once, as `/configz` shows it whether it was given or not.
+    /// Burst as `/configz` reports it, set or not.
     pub burst: i32,
-    /// The throttle that was asked for. Without one requests are not held back: a server that is too busy says so,
-    /// and a fixed guess would only make a large cluster slow.
+    /// The client-side rate limit, if a flag sets one. Otherwise requests are not throttled: a busy API server throttles
+    /// them itself (API priority and fairness), and a fixed limit slows large clusters down.
     pub throttle: Option<Throttle>,
 }
 
-/// A limit on requests.
+/// A client-side rate limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throttle {
-    /// Requests a second.
+    /// Requests per second.
     pub qps: f32,
-    /// Requests at once.
+    /// Burst.
     pub burst: i32,
 }
 
-/// What QPS 0 stands for in the original.
+/// client-go's `DefaultQPS`, which QPS 0 selects.
 const QPS_FOR_ZERO: f32 = 5.0;
-/// What goes with it.
+/// client-go's `DefaultBurst`.
 const BURST_FOR_ZERO: i32 = 10;
 
 impl ClientConnection {
     pub(super) fn read(values: &Values) -> Self {
         let (qps, burst) = (values.float32("kube-api-qps"), values.int32("kube-api-burst"));
-        let asked = values.given("kube-api-qps") || values.given("kube-api-burst");
+        let is_set = values.given("kube-api-qps") || values.given("kube-api-burst");
         Self {
             kubeconfig: values.text("kubeconfig"),
             master: values.text("master"),
             content_type: values.text("kube-api-content-type"),
             qps,
             burst,
-            throttle: if asked { throttle(qps, burst) } else { None },
+            throttle: if is_set { throttle(qps, burst) } else { None },
         }
     }
 
-    /// A throttle without a burst would never let anything pass.
+    /// A rate limit without a burst would block all requests.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.qps > 0.0 && self.burst <= 0 {
             let text = "burst is required to be greater than 0 when RateLimiter is not set and QPS is set to greater than 0";
@@ -69,41 +69,41 @@ fn throttle(qps: f32, burst: i32) -> Option<Throttle> {
     (qps > 0.0).then_some(Throttle { qps, burst })
 }
 
-/// What holds for all controllers.
+/// Options of all controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generic {
-    /// Which controllers run.
-    pub controllers: Chosen,
-    /// The pause between the starts of two controllers.
-    pub controller_start_interval: Span,
+    /// The enabled controllers.
+    pub controllers: EnabledControllers,
+    /// The interval between controller starts.
+    pub controller_start_interval: GoDuration,
     /// How long to wait for controllers to stop.
-    pub controller_shutdown_timeout: Span,
-    /// The shortest time between two looks at everything; zero for never.
-    pub min_resync_period: Span,
+    pub controller_shutdown_timeout: GoDuration,
+    /// The minimum resync period; zero disables resyncs.
+    pub min_resync_period: GoDuration,
 }
 
 impl Generic {
     pub(super) fn read(values: &Values, known: &CommandLineContext<'_>) -> Self {
         Self {
-            controllers: Chosen::new(&values.list("controllers"), known.controllers),
-            controller_start_interval: values.span("controller-start-interval"),
-            controller_shutdown_timeout: values.span("controller-shutdown-timeout"),
-            min_resync_period: values.span("min-resync-period"),
+            controllers: EnabledControllers::new(&values.list("controllers"), known.controllers),
+            controller_start_interval: values.duration("controller-start-interval"),
+            controller_shutdown_timeout: values.duration("controller-shutdown-timeout"),
+            min_resync_period: values.duration("min-resync-period"),
         }
     }
 }
 
-/// The lease that decides which manager works.
+/// Leader election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderElection {
-    /// Whether there is one.
+    /// Whether leader election is enabled.
     pub leader_elect: bool,
-    /// How long others wait after the last renewal.
-    pub lease_duration: Span,
-    /// How long the leader tries to renew.
-    pub renew_deadline: Span,
-    /// The pause between two attempts.
-    pub retry_period: Span,
+    /// How long a candidate waits after the last renewal before it acquires the Lease.
+    pub lease_duration: GoDuration,
+    /// How long the leader retries a renewal before it stops leading.
+    pub renew_deadline: GoDuration,
+    /// The interval between attempts.
+    pub retry_period: GoDuration,
     /// The kind of the lock.
     pub resource_lock: String,
     /// Its name.
@@ -116,9 +116,9 @@ impl LeaderElection {
     pub(super) fn read(values: &Values) -> Self {
         Self {
             leader_elect: values.bool("leader-elect"),
-            lease_duration: values.span("leader-elect-lease-duration"),
-            renew_deadline: values.span("leader-elect-renew-deadline"),
-            retry_period: values.span("leader-elect-retry-period"),
+            lease_duration: values.duration("leader-elect-lease-duration"),
+            renew_deadline: values.duration("leader-elect-renew-deadline"),
+            retry_period: values.duration("leader-elect-retry-period"),
             resource_lock: values.text("leader-elect-resource-lock"),
             resource_name: values.text("leader-elect-resource-name"),
             resource_namespace: values.text("leader-elect-resource-namespace"),
@@ -126,12 +126,12 @@ impl LeaderElection {
     }
 }
 
-/// Profiles of the running program.
+/// Profiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debugging {
-    /// Whether they are served.
+    /// Whether profiles are served.
     pub profiling: bool,
-    /// Whether waiting is profiled too.
+    /// Whether lock contention is profiled.
     pub contention_profiling: bool,
 }
 

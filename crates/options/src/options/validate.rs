@@ -1,10 +1,10 @@
-//! Everything that is wrong with a command line is told at once, in the order and the words of the original.
+//! Validation. All errors are reported at once, in the order and wording of the original.
 
 use crate::{CommandLineContext, controllers};
 
 use super::Options;
 
-/// Bounds of a worker count or size.
+/// The bounds of a flag's value.
 struct Bounds {
     flag: &'static str,
     value: i32,
@@ -12,9 +12,9 @@ struct Bounds {
 }
 
 enum Limit {
-    /// At least one, in one of the original's three wordings.
+    /// At least one, with one of the original's three wordings.
     Positive(&'static str),
-    /// From one to this.
+    /// From one to this maximum.
     UpTo(i32),
 }
 
@@ -24,8 +24,8 @@ impl Bounds {
         match self.limit {
             Limit::Positive(words) if value < 1 => Some(format!("{flag} must be {words} {value}")),
             Limit::UpTo(_) if value < 1 => Some(format!("{flag} must not be less than 1, but got {value}")),
-            Limit::UpTo(most) if value > most => {
-                Some(format!("{flag} must not be more than {most}, but got {value}"))
+            Limit::UpTo(max) if value > max => {
+                Some(format!("{flag} must not be more than {max}, but got {value}"))
             }
             _ => None,
         }
@@ -40,19 +40,19 @@ const fn worded(flag: &'static str, value: i32, words: &'static str) -> Bounds {
     Bounds { flag, value, limit: Limit::Positive(words) }
 }
 
-const fn up_to(flag: &'static str, value: i32, most: i32) -> Bounds {
-    Bounds { flag, value, limit: Limit::UpTo(most) }
+const fn up_to(flag: &'static str, value: i32, max: i32) -> Bounds {
+    Bounds { flag, value, limit: Limit::UpTo(max) }
 }
 
 impl Options {
-    /// Everything that keeps the manager from starting.
+    /// The validation errors.
     pub(super) fn problems(&mut self, known: &CommandLineContext<'_>) -> Vec<String> {
         let mut problems = self.versions.problems();
         if self.leader_election.leader_elect && self.leader_election.resource_lock != "leases" {
             problems.push("resourceLock value must be \"leases\"".to_owned());
         }
         problems.extend(controllers::problems(&self.values.list("controllers"), known.controllers));
-        if self.attach_detach.reconcile_sync_period < crate::Span::seconds(1) {
+        if self.attach_detach.reconcile_sync_period < crate::GoDuration::seconds(1) {
             let text = "duration time must be greater than one second as set via command line option";
             problems.push(format!("{text} reconcile-sync-loop-period"));
         }
@@ -69,7 +69,7 @@ impl Options {
         problems
     }
 
-    /// The bounds of numbers. Worker counts that are not here are not checked, in the original as little as here.
+    /// The bounds. The original does not check other worker counts either.
     fn bounds(&self) -> [Bounds; 12] {
         let workers = &self.workers;
         [
@@ -114,12 +114,12 @@ impl Options {
         problems
     }
 
-    /// What the operator should hear about, and what does not keep the manager from starting.
-    pub(super) fn doubts(&self) -> Vec<String> {
-        self.authentication.request_header.doubts()
+    /// Validation warnings, which do not prevent the start.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.authentication.request_header.warnings()
     }
 
-    /// What the original finds out when it builds its server. With the port off none of it is looked at.
+    /// The checks that the original makes when it builds its server; skipped if the port is disabled.
     pub(super) fn check_applied(&self) -> Result<(), String> {
         if !self.serving.is_enabled() {
             return Ok(());

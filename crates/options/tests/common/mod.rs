@@ -1,6 +1,6 @@
-//! What the tests of the command line share: the original's controllers, its version and a few files.
+//! Shared by the tests: controllers and version of the original, and files.
 
-// Each test binary uses a part of it.
+// Each test binary uses some of it.
 #![allow(dead_code)]
 
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use keleustes_options::{Build, CommandLineContext, Controller, Options, ParseOutcome, RefusalOutput, parse};
 
-/// The names that tests need, in the original's spelling; the full list lives with the controllers.
+/// The controllers that the tests name; the full list is in the controllers crate.
 pub(crate) const CONTROLLERS: &[Controller<'static>] = &[
     controller("serviceaccount-token-controller", "serviceaccount-token", true),
     controller("endpoints-controller", "endpoint", true),
@@ -37,7 +37,7 @@ pub(crate) const BUILD: Build<'static> = Build {
     platform: "linux/amd64",
 };
 
-pub(crate) fn known() -> CommandLineContext<'static> {
+pub(crate) fn context() -> CommandLineContext<'static> {
     CommandLineContext {
         controllers: CONTROLLERS,
         implemented: &["serviceaccount-token-controller"],
@@ -47,7 +47,7 @@ pub(crate) fn known() -> CommandLineContext<'static> {
     }
 }
 
-/// Files of the tests by their bare names; other paths as they are.
+/// Reads a file from `tests/files`; absolute paths are read as they are.
 fn read_file(path: &str) -> io::Result<String> {
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
     std::fs::read_to_string(base.join(path))
@@ -59,21 +59,21 @@ pub(crate) fn recorded(name: &str) -> String {
 }
 
 pub(crate) fn run(args: &[&str]) -> Options {
-    match parse(args, &known()) {
+    match parse(args, &context()) {
         ParseOutcome::Run(options) => *options,
         other => panic!("{args:?} should run: {other:?}"),
     }
 }
 
 pub(crate) fn print(args: &[&str]) -> String {
-    match parse(args, &known()) {
+    match parse(args, &context()) {
         ParseOutcome::Print(text) => text,
         other => panic!("{args:?} should print: {other:?}"),
     }
 }
 
 pub(crate) fn refusal(args: &[&str]) -> (String, RefusalOutput) {
-    match parse(args, &known()) {
+    match parse(args, &context()) {
         ParseOutcome::Refuse { message, exit_code: 1, manner } => (message, manner),
         other => panic!("{args:?} should be refused with code 1: {other:?}"),
     }

@@ -1,10 +1,10 @@
-//! Plays decisions through without any API: for decision tables, and for whoever wants to know what
-//! would be done before it is.
+//! Runs a loop against in-memory objects without an API server and writes a transcript, for the decision tables of
+//! controllers.
 //!
-//! A [`World`] has two sides. The caches are what a controller sees; the live objects are what a fresh
-//! read would find. They are equal unless a test says otherwise, which is how staleness is told.
+//! A [`RehearsalCluster`] holds two sets of objects: the caches, which the controller reads, and the live objects,
+//! which a GET returns. They are equal unless a test makes the caches stale.
 
-mod hands;
+mod io;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,23 +17,23 @@ use std::time::Duration;
 use keleustes_objects::{ApiError, DiscoveredResources, ErrorReason, Key, Kind, Resource, Time, Uid};
 use serde_json::{Value, json};
 
-use self::hands::Rehearsing;
+use self::io::RehearsalIo;
 use crate::{
     AnyChange, AnyStore, Change, Context, Enqueue, Guard, Item, KindEntry, Loop, LoopKind, Now,
     ReconcileError, ReconcileIo as _, Requeue, Target, View,
 };
 
-/// A small world of caches and live objects.
+/// The caches and the live objects of a rehearsal.
 pub struct RehearsalCluster {
-    tables: Vec<(KindEntry, Box<dyn AnyStore>)>,
+    stores: Vec<(KindEntry, Box<dyn AnyStore>)>,
     live: BTreeMap<String, Value>,
-    /// By verb and path; those with a number end after so many times.
-    refusals: BTreeMap<String, (ApiError, Option<u32>)>,
-    /// What comes of objects, by path, when a request about them first fails.
-    moves: BTreeMap<String, Option<Value>>,
-    /// Paths of objects that are asked to go and stay.
-    staying: BTreeSet<String>,
-    discovered: Result<DiscoveredResources, ApiError>,
+    /// Failures by verb and path; a number limits how often the request fails.
+    failures: BTreeMap<String, (ApiError, Option<u32>)>,
+    /// By path: the state an object has after the first failed request for it; `None` deletes it.
+    changes_on_failure: BTreeMap<String, Option<Value>>,
+    /// Paths of objects that stay terminating when they are deleted.
+    blocked_deletions: BTreeSet<String>,
+    discovery: Result<DiscoveredResources, ApiError>,
     now: Now,
 }
 
@@ -41,47 +41,47 @@ impl Default for RehearsalCluster {
     fn default() -> Self {
         let now = Now { wall: Time::from_unix_seconds(1_800_000_000), monotonic: Duration::from_secs(1000) };
         Self {
-            tables: Vec::new(),
+            stores: Vec::new(),
             live: BTreeMap::new(),
-            refusals: BTreeMap::new(),
-            moves: BTreeMap::new(),
-            staying: BTreeSet::new(),
-            discovered: Ok(DiscoveredResources::default()),
+            failures: BTreeMap::new(),
+            changes_on_failure: BTreeMap::new(),
+            blocked_deletions: BTreeSet::new(),
+            discovery: Ok(DiscoveredResources::default()),
             now,
         }
     }
 }
 
 impl RehearsalCluster {
-    /// An empty world that a loop can look at: it has a table for every kind the loop declared.
+    /// An empty cluster with a store for every kind that the loop declares.
     #[must_use]
     pub fn of(a_loop: &Loop) -> Self {
-        let mut world = Self::default();
+        let mut cluster = Self::default();
         for entry in &a_loop.reads {
-            let mut table = entry.new_store();
+            let mut store = entry.new_store();
             for index in a_loop.indexes.iter().filter(|index| index.kind == *entry) {
-                index.add_to(&mut *table);
+                index.add_to(&mut *store);
             }
-            world.tables.push((entry.clone(), table));
+            cluster.stores.push((entry.clone(), store));
         }
-        world
+        cluster
     }
 
-    /// Lets time pass, on both clocks.
+    /// Advances both clocks.
     #[must_use]
-    pub fn with_clock_advanced(mut self, passed: Duration) -> Self {
-        self.advance_clock(passed);
+    pub fn with_clock_advanced(mut self, by: Duration) -> Self {
+        self.advance_clock(by);
         self
     }
 
-    /// Lets time pass, on both clocks.
-    pub fn advance_clock(&mut self, passed: Duration) {
-        let seconds = i64::try_from(passed.as_secs()).unwrap_or(i64::MAX);
+    /// Advances both clocks.
+    pub fn advance_clock(&mut self, by: Duration) {
+        let seconds = i64::try_from(by.as_secs()).unwrap_or(i64::MAX);
         self.now.wall = Time::from_unix_seconds(self.now.wall.unix_seconds().saturating_add(seconds));
-        self.now.monotonic += passed;
+        self.now.monotonic += by;
     }
 
-    /// Adds an object to the caches and to the live world.
+    /// Adds an object to the caches and to the live objects.
     #[must_use]
     pub fn with<T: Kind>(self, json: Value) -> Self {
         self.with_cached::<T>(json.clone()).with_live::<T>(json)
@@ -90,15 +90,15 @@ impl RehearsalCluster {
     /// Adds an object to the caches only.
     ///
     /// # Panics
-    /// If it cannot be decoded, or the loop did not declare its kind.
+    /// If it cannot be decoded, or the loop does not declare its kind.
     #[must_use]
     pub fn with_cached<T: Kind>(mut self, json: Value) -> Self {
         let object: T = serde_json::from_value(json).expect("a well-formed object");
-        self.table_mut::<T>().apply(Arc::new(object));
+        self.store_mut::<T>().apply(Arc::new(object));
         self
     }
 
-    /// Adds an object to the live world only.
+    /// Adds a live object that the caches do not hold.
     ///
     /// # Panics
     /// If it cannot be decoded.
@@ -109,7 +109,7 @@ impl RehearsalCluster {
         self
     }
 
-    /// Adds an object of any resource to the live world.
+    /// Adds a live object of any resource.
     #[must_use]
     pub fn with_live_resource(mut self, resource: &Resource, json: Value) -> Self {
         let text = |field: &str| json["metadata"][field].as_str().unwrap_or_default();
@@ -118,62 +118,62 @@ impl RehearsalCluster {
         self
     }
 
-    /// Keeps an object there however often it is deleted, as one does whose end takes time.
+    /// Makes a deletion only set the deletionTimestamp of an object, as for a pod that terminates slowly.
     #[must_use]
     pub fn with_blocked_deletion(mut self, resource: &Resource, key: &Key) -> Self {
-        self.staying.insert(resource.object_path(key));
+        self.blocked_deletions.insert(resource.object_path(key));
         self
     }
 
-    /// Serves these resources.
+    /// Sets the result of API discovery.
     #[must_use]
-    pub fn with_discovery(mut self, discovered: Result<DiscoveredResources, ApiError>) -> Self {
-        self.discovered = discovered;
+    pub fn with_discovery(mut self, discovery: Result<DiscoveredResources, ApiError>) -> Self {
+        self.discovery = discovery;
         self
     }
 
-    /// Makes requests about an object fail. `verb` is `get` or a write's verb.
+    /// Makes requests for an object fail. `verb` is `get` or the verb of a write.
     #[must_use]
-    pub fn failing<T: Kind>(self, verb: &str, key: &Key, failure: ApiError) -> Self {
-        self.failing_at(verb, &T::RESOURCE.object_path(key), failure, None)
+    pub fn failing<T: Kind>(self, verb: &str, key: &Key, error: ApiError) -> Self {
+        self.failing_at(verb, &T::RESOURCE.object_path(key), error, None)
     }
 
-    /// Makes requests to a path fail, so many times or always. `verb` is `get`, `list` or a write's verb.
+    /// Makes requests to a path fail, `times` times or always. `verb` is `get`, `list` or the verb of a write.
     #[must_use]
-    pub fn failing_at(mut self, verb: &str, path: &str, failure: ApiError, times: Option<u32>) -> Self {
-        self.refusals.insert(format!("{verb} {path}"), (failure, times));
+    pub fn failing_at(mut self, verb: &str, path: &str, error: ApiError, times: Option<u32>) -> Self {
+        self.failures.insert(format!("{verb} {path}"), (error, times));
         self
     }
 
-    /// Changes an object, or takes it away, at the first request about it that fails: the failure came of it.
+    /// Changes or deletes an object at the first failed request for it: that change is what made the request fail.
     #[must_use]
-    pub fn changing_on_failure(mut self, path: &str, now: Option<Value>) -> Self {
-        self.moves.insert(path.to_owned(), now);
+    pub fn changing_on_failure(mut self, path: &str, new: Option<Value>) -> Self {
+        self.changes_on_failure.insert(path.to_owned(), new);
         self
     }
 
-    /// Whether a request fails, this time.
-    fn refusal(&mut self, verb: &str, path: &str) -> Option<ApiError> {
-        let (failure, times) = self.refusals.get_mut(&format!("{verb} {path}"))?;
+    /// The error of a request, if it fails this time.
+    fn next_failure(&mut self, verb: &str, path: &str) -> Option<ApiError> {
+        let (error, times) = self.failures.get_mut(&format!("{verb} {path}"))?;
         match times {
             Some(0) => return None,
             Some(times) => *times -= 1,
             None => {}
         }
-        let failure = failure.clone();
-        match self.moves.remove(path) {
-            Some(Some(now)) => drop(self.live.insert(path.to_owned(), now)),
+        let error = error.clone();
+        match self.changes_on_failure.remove(path) {
+            Some(Some(new)) => drop(self.live.insert(path.to_owned(), new)),
             Some(None) => drop(self.live.remove(path)),
             None => {}
         }
-        Some(failure)
+        Some(error)
     }
 
-    /// What a fresh look at the live world has against a write.
-    fn objection(&self, guard: &Guard) -> Option<ApiError> {
+    /// The error of a guard that the live objects do not satisfy.
+    fn guard_failure(&self, guard: &Guard) -> Option<ApiError> {
         let Guard::RecheckOwner(Target { resource, key, uid }) = guard;
         let live = self.live.get(&resource.object_path(key)).map(|object| &object["metadata"]);
-        let why = match live {
+        let message = match live {
             None => "the owner is gone",
             Some(live) if Uid::from(live["uid"].as_str().unwrap_or_default()) != *uid => {
                 "the owner is another one"
@@ -181,97 +181,98 @@ impl RehearsalCluster {
             Some(live) if !live["deletionTimestamp"].is_null() => "the owner is being deleted",
             Some(_) => return None,
         };
-        Some(ApiError::transport(ErrorReason::Other, why))
+        Some(ApiError::transport(ErrorReason::Other, message))
     }
 
     fn paths_below(&self, collection: &str) -> Vec<String> {
-        let below = |path: &&String| path.rsplit_once('/').is_some_and(|(there, _)| there == collection);
+        let below = |path: &&String| path.rsplit_once('/').is_some_and(|(parent, _)| parent == collection);
         self.live.keys().filter(below).cloned().collect()
     }
 
-    /// Deletes an object as the server does: what finalizers hold is only marked.
+    /// Deletes an object as the server does: one with finalizers only gets a deletionTimestamp.
     fn delete(&mut self, path: &str) {
         let now = self.now.wall.to_string();
         let Some(object) = self.live.get_mut(path) else { return };
-        let held = object["metadata"]["finalizers"].as_array().is_some_and(|held| !held.is_empty());
-        if held || self.staying.contains(path) {
+        let has_finalizers =
+            object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
+        if has_finalizers || self.blocked_deletions.contains(path) {
             object["metadata"]["deletionTimestamp"] = json!(now);
         } else {
             self.live.remove(path);
         }
     }
 
-    /// The live object at a path.
+    /// A live object.
     #[must_use]
     pub fn live_object<T: Kind>(&self, key: &Key) -> Option<&Value> {
         self.live.get(&T::RESOURCE.object_path(key))
     }
 
-    /// The caches, as a controller sees them.
+    /// A view of the caches.
     #[must_use]
     pub fn view(&self) -> View<'_> {
-        View::new(self.tables.iter().map(|(entry, table)| (entry.clone(), &**table)).collect(), self.now)
+        View::new(self.stores.iter().map(|(entry, store)| (entry.clone(), &**store)).collect(), self.now)
     }
 
-    /// Puts an object into the caches and into the live world, and tells the items that this wakes.
+    /// Adds or updates an object in the caches and among the live objects, and returns the enqueued items.
     ///
     /// # Panics
-    /// If it cannot be decoded, or the loop did not declare its kind.
+    /// If it cannot be decoded, or the loop does not declare its kind.
     pub fn put<T: Kind>(&mut self, a_loop: &Loop, json: Value) -> Vec<String> {
         let object: T = serde_json::from_value(json.clone()).expect("a well-formed object");
         self.live.insert(T::RESOURCE.object_path(object.key()), json);
-        let change = self.table_mut::<T>().apply(Arc::new(object));
-        self.enqueue_on::<T>(a_loop, &change)
+        let change = self.store_mut::<T>().apply(Arc::new(object));
+        self.items_enqueued_by::<T>(a_loop, &change)
     }
 
-    /// Takes an object out of the caches and out of the live world, and tells the items that this wakes.
+    /// Removes an object from the caches and from the live objects, and returns the enqueued items.
     ///
     /// # Panics
     /// If it is not cached.
     pub fn take<T: Kind>(&mut self, a_loop: &Loop, key: &Key) -> Vec<String> {
         self.live.remove(&T::RESOURCE.object_path(key));
         let last = self.view().get::<T>(key).expect("a cached object").clone();
-        let change = self.table_mut::<T>().delete(last);
-        self.enqueue_on::<T>(a_loop, &change)
+        let change = self.store_mut::<T>().delete(last);
+        self.items_enqueued_by::<T>(a_loop, &change)
     }
 
-    fn table_mut<T: Kind>(&mut self) -> &mut dyn AnyStore {
+    fn store_mut<T: Kind>(&mut self) -> &mut dyn AnyStore {
         let wanted = KindEntry::of::<T>();
-        let found = self.tables.iter_mut().find(|(entry, _)| *entry == wanted);
+        let found = self.stores.iter_mut().find(|(entry, _)| *entry == wanted);
         &mut *found.expect("a declared kind").1
     }
 
-    /// The items that a change wakes, one line each.
+    /// The items that a change enqueues, one line each.
     #[must_use]
     pub fn enqueued_by<T: Kind>(&self, a_loop: &Loop, change: Change<T>) -> Vec<String> {
-        self.enqueue_on::<T>(a_loop, &change.into())
+        self.items_enqueued_by::<T>(a_loop, &change.into())
     }
 
-    fn enqueue_on<T: Kind>(&self, a_loop: &Loop, change: &AnyChange) -> Vec<String> {
-        let (kind, mut wakes) = (KindEntry::of::<T>(), Enqueue::default());
+    fn items_enqueued_by<T: Kind>(&self, a_loop: &Loop, change: &AnyChange) -> Vec<String> {
+        let (kind, mut enqueue) = (KindEntry::of::<T>(), Enqueue::default());
         for watch in a_loop.watches.iter().filter(|watch| watch.kind == kind) {
-            watch.enqueue(change, &self.view(), &mut wakes);
+            watch.enqueue(change, &self.view(), &mut enqueue);
         }
-        wakes.into_items().into_iter().map(|(item, _)| item.to_string()).collect()
+        enqueue.into_items().into_iter().map(|(item, _)| item.to_string()).collect()
     }
 
-    /// Works on one item and tells what was done, one line per write, with the reason and what became
-    /// of it where that was not plain success.
+    /// Reconciles one item and returns the transcript: one line per write with its reason, and its outcome unless that
+    /// is plain success.
     pub fn reconcile(&mut self, a_loop: &Loop, item: impl Into<Item>) -> String {
         let item = item.into();
-        let mut hands = Rehearsing { world: self, transcript: String::new() };
+        let mut io = RehearsalIo { cluster: self, transcript: String::new() };
         let result = match &a_loop.loop_kind {
             LoopKind::Decide(decide) => {
-                let plan = decide(&hands.world.view(), &item);
-                let revisit = plan.requeue_delay().map_or(Requeue::Forget, Requeue::After);
-                now_or_never(hands.apply(plan)).all_done().map(|()| revisit)
+                let plan = decide(&io.cluster.view(), &item);
+                let requeue = plan.requeue_delay().map_or(Requeue::Forget, Requeue::After);
+                now_or_never(io.apply(plan)).all_done().map(|()| requeue)
             }
-            LoopKind::Reconcile(script) => {
-                let script = script.clone();
-                now_or_never(script.reconcile(&mut Context::new(&mut hands), &item))
+            LoopKind::Reconcile(reconciler) => {
+                let reconciler = reconciler.clone();
+                now_or_never(reconciler.reconcile(&mut Context::new(&mut io), &item))
             }
         };
-        let mut transcript = hands.transcript;
+        let mut transcript = io.transcript;
         // Writing to a String cannot fail.
         let _ = match result {
             Ok(Requeue::Forget) => Ok(()),
@@ -284,18 +285,18 @@ impl RehearsalCluster {
         transcript
     }
 
-    /// Works on one item and tells what was done, without the bodies of writes.
+    /// Reconciles one item and returns the transcript without the bodies of the writes.
     pub fn outline(&mut self, a_loop: &Loop, item: impl Into<Item>) -> String {
         let transcript = self.reconcile(a_loop, item);
         let without_body = |line: &str| format!("{}\n", line.split(": {").next().unwrap_or_default());
         transcript.lines().map(without_body).collect()
     }
 
-    /// Works on one item and tells the bodies of those writes whose lines begin so, each with the name of its
-    /// target.
+    /// Reconciles one item and returns the bodies of the writes whose lines start with `beginning`, each with the name
+    /// of its target.
     ///
     /// # Panics
-    /// If a line that begins so is not about a write with a body.
+    /// If such a line has no body.
     pub fn bodies(&mut self, a_loop: &Loop, item: impl Into<Item>, beginning: &str) -> Vec<(String, Value)> {
         let transcript = self.reconcile(a_loop, item);
         let lines = transcript.lines().filter_map(|line| line.strip_prefix(beginning)?.split_once(": {"));
@@ -309,10 +310,10 @@ impl RehearsalCluster {
     }
 }
 
-/// Finishes a future that never waits: everything a rehearsal touches answers at once.
+/// Completes a future that is never pending: all I/O of a rehearsal completes at once.
 fn now_or_never<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut TaskContext::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => unreachable!("a script waited for something other than its hands"),
+        Poll::Pending => unreachable!("a reconciler awaited something other than its ReconcileIo"),
     }
 }

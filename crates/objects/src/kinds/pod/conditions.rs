@@ -1,23 +1,23 @@
-//! A pod's conditions: the five that every pod has in a few bytes, any other one whole.
+//! Pod conditions: the five that every pod has are stored in a few bytes, all others with all fields.
 
 use serde::Deserialize;
 
 use crate::condition::{FALSE, TRUE, UNKNOWN};
 use crate::{ArcStr, Condition, InternedStr, Pod, Time};
 
-/// What a condition says.
+/// The status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// `True`.
     True,
-    /// It does not hold.
+    /// `False`.
     False,
-    /// Nobody can tell.
+    /// `Unknown`.
     Unknown,
 }
 
 impl ConditionStatus {
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         match text {
             TRUE => Some(Self::True),
             FALSE => Some(Self::False),
@@ -26,7 +26,7 @@ impl ConditionStatus {
         }
     }
 
-    /// The status as the API spells it.
+    /// The API's spelling.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,30 +37,30 @@ impl ConditionStatus {
     }
 }
 
-/// Since when, or from when on, a pod has been ready for long enough.
+/// Whether a pod is available: ready for `minReadySeconds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Availability {
     /// It is available.
     Now,
-    /// It is ready and will be available at that moment, if it stays so.
+    /// It is ready and becomes available at this time, if it stays ready.
     At(Time),
-    /// It is not ready, or does not say since when it is.
+    /// It is not ready, or the time since which it is ready is unknown.
     No,
 }
 
-/// The conditions that kubelets and schedulers write on every pod.
-const USUAL: [&str; 5] =
+/// The conditions that the scheduler and the kubelet write on every pod.
+const COMMON: [&str; 5] =
     ["Ready", "ContainersReady", "Initialized", "PodScheduled", "PodReadyToStartContainers"];
 
-/// What the usual conditions say. Of their times only that of `Ready` is read by anybody.
+/// The statuses of the common conditions. Of their timestamps controllers read only that of `Ready`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct UsualConditions {
-    statuses: [Option<ConditionStatus>; USUAL.len()],
+pub(super) struct CommonConditions {
+    statuses: [Option<ConditionStatus>; COMMON.len()],
     ready_changed_at: Option<Time>,
 }
 
-/// A condition on the wire. [`Condition`] itself also keeps unknown fields, which takes a slower way
-/// through the parser than the most frequent kind of a cluster should go.
+/// A condition as decoded. [`Condition`] itself also collects unknown fields, which makes serde buffer every field; that
+/// is too slow for pods.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WireCondition {
@@ -88,20 +88,20 @@ impl From<WireCondition> for Condition {
     }
 }
 
-impl UsualConditions {
-    /// Takes the usual conditions out of the list; the others are kept whole.
-    pub(super) fn sort_out(conditions: Box<[WireCondition]>) -> (Self, Box<[Condition]>) {
-        let mut usual = Self::default();
-        let unusual = conditions.into_iter().filter(|condition| !usual.takes(condition));
-        let unusual = unusual.map(Condition::from).collect();
-        (usual, unusual)
+impl CommonConditions {
+    /// Splits the common conditions off; the others keep all fields.
+    pub(super) fn split(conditions: Box<[WireCondition]>) -> (Self, Box<[Condition]>) {
+        let mut common = Self::default();
+        let others = conditions.into_iter().filter(|condition| !common.takes(condition));
+        let others = others.map(Condition::from).collect();
+        (common, others)
     }
 
     fn takes(&mut self, condition: &WireCondition) -> bool {
-        let Some(at) = USUAL.iter().position(|usual| condition.r#type == *usual) else { return false };
-        let Some(status) = ConditionStatus::read(&condition.status) else { return false };
+        let Some(at) = COMMON.iter().position(|common| condition.r#type == *common) else { return false };
+        let Some(status) = ConditionStatus::parse(&condition.status) else { return false };
         if self.statuses[at].is_some() {
-            return false; // A second one of the same type; the first counts.
+            return false; // A second condition of the same type; the first one counts.
         }
         self.statuses[at] = Some(status);
         if at == 0 {
@@ -112,42 +112,42 @@ impl UsualConditions {
 }
 
 impl Pod {
-    /// What a condition says, if the pod has it.
+    /// The status of a condition, if the pod has it.
     #[must_use]
     pub fn condition(&self, r#type: &str) -> Option<ConditionStatus> {
-        let usual = USUAL.iter().position(|usual| *usual == r#type);
-        usual.and_then(|at| self.conditions.statuses[at]).or_else(|| {
-            let unusual = self.full_condition(r#type)?;
-            ConditionStatus::read(&unusual.status)
+        let common = COMMON.iter().position(|common| *common == r#type);
+        common.and_then(|at| self.conditions.statuses[at]).or_else(|| {
+            let full = self.full_condition(r#type)?;
+            ConditionStatus::parse(&full.status)
         })
     }
 
-    /// A condition that is kept whole. `Ready`, `ContainersReady`, `Initialized`, `PodScheduled` and
-    /// `PodReadyToStartContainers` are not.
+    /// A condition with all fields. `Ready`, `ContainersReady`, `Initialized`, `PodScheduled` and
+    /// `PodReadyToStartContainers` are not stored that way.
     #[must_use]
     pub fn full_condition(&self, r#type: &str) -> Option<&Condition> {
         self.full_conditions().iter().find(|condition| condition.r#type == r#type)
     }
 
-    /// Whether its `Ready` condition holds.
+    /// Whether its `Ready` condition is `True`.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.conditions.statuses[0] == Some(ConditionStatus::True)
     }
 
-    /// When its `Ready` condition changed last, whatever it says.
+    /// `lastTransitionTime` of its `Ready` condition, whatever its status.
     #[must_use]
     pub fn ready_changed_at(&self) -> Option<Time> {
         self.conditions.ready_changed_at
     }
 
-    /// Since when it has been ready, if it is and says so.
+    /// The time since which it is ready, if it is ready and that is known.
     #[must_use]
     pub fn ready_since(&self) -> Option<Time> {
         self.ready_changed_at().filter(|_| self.is_ready())
     }
 
-    /// Whether it has been ready for that many seconds, or when it will have been.
+    /// Whether it has been ready for this many seconds, or when it will have been.
     #[must_use]
     pub fn availability(&self, min_ready_seconds: i32, now: Time) -> Availability {
         if !self.is_ready() {
@@ -163,7 +163,7 @@ impl Pod {
         }
     }
 
-    /// Whether it has been ready for that many seconds.
+    /// Whether it has been ready for this many seconds.
     #[must_use]
     pub fn is_available(&self, min_ready_seconds: i32, now: Time) -> bool {
         self.availability(min_ready_seconds, now) == Availability::Now

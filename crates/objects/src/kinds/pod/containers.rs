@@ -1,4 +1,4 @@
-//! A pod's container statuses: kept only where somebody could read something from them.
+//! Container statuses, stored only if they report a restart or a termination.
 
 use serde::Deserialize;
 
@@ -6,28 +6,28 @@ use super::PodSpec;
 use crate::meta::null_is_default;
 use crate::{InternedStr, Pod, Time};
 
-/// What became of a container so far.
+/// The status of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerStatus {
     /// Its name.
     pub name: InternedStr,
-    /// How often it was started again.
+    /// `restartCount`.
     pub restart_count: i32,
     /// Whether it is an init container.
     pub is_init: bool,
-    /// Whether it is an init container that runs beside the others.
+    /// Whether it is a sidecar.
     pub is_sidecar: bool,
-    /// How it ended, if it has ended and was not started again.
+    /// `state.terminated`.
     pub terminated: Option<Terminated>,
 }
 
-/// How a container ended.
+/// The termination of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Terminated {
     /// Its exit code.
     pub exit_code: i32,
-    /// When it ended.
+    /// `finishedAt`.
     pub finished_at: Option<Time>,
 }
 
@@ -46,9 +46,9 @@ struct WireState {
     terminated: Option<Terminated>,
 }
 
-/// The statuses of a pod's containers, then those of its init containers; none at all if no container
-/// was ever restarted and none has ended but init containers that did their work.
-pub(super) fn noteworthy(
+/// The statuses of containers, then of init containers; none at all if no container has restarted or terminated, apart
+/// from init containers that exited with 0.
+pub(super) fn informative(
     containers: Box<[WireContainerStatus]>,
     init_containers: Box<[WireContainerStatus]>,
     spec: &PodSpec,
@@ -63,12 +63,12 @@ pub(super) fn noteworthy(
     let statuses: Box<[ContainerStatus]> = (containers.into_iter().map(|wire| read(wire, false)))
         .chain(init_containers.into_iter().map(|wire| read(wire, true)))
         .collect();
-    let is_plain = |status: &ContainerStatus| {
-        let ended = status.terminated.as_ref();
-        let only_did_its_work = status.is_init && !status.is_sidecar;
-        status.restart_count == 0 && ended.is_none_or(|end| only_did_its_work && end.exit_code == 0)
+    let is_uninformative = |status: &ContainerStatus| {
+        let terminated = status.terminated.as_ref();
+        let runs_to_completion = status.is_init && !status.is_sidecar;
+        status.restart_count == 0 && terminated.is_none_or(|end| runs_to_completion && end.exit_code == 0)
     };
-    if statuses.iter().all(is_plain) { Box::default() } else { statuses }
+    if statuses.iter().all(is_uninformative) { Box::default() } else { statuses }
 }
 
 impl Pod {
@@ -81,13 +81,13 @@ impl Pod {
         (most(|status| !status.is_init), most(|status| status.is_sidecar))
     }
 
-    /// How often its containers and init containers were restarted, all together.
+    /// The sum of the restart counts of its containers and init containers.
     #[must_use]
     pub fn restarts(&self) -> i32 {
         self.container_statuses().iter().fold(0, |sum: i32, status| sum.saturating_add(status.restart_count))
     }
 
-    /// When the last of its containers and sidecars ended, if all have and say when.
+    /// When the last of its containers and sidecars terminated, if all have and report the time.
     #[must_use]
     pub fn containers_finished_at(&self) -> Option<Time> {
         let counts = |status: &&ContainerStatus| !status.is_init || status.is_sidecar;

@@ -1,13 +1,12 @@
-//! Pods: what the controllers read of them, in as few bytes as a cluster of many asks for.
+//! Pods, stored in few bytes because a cluster has many.
 //!
-//! A pod takes three things apart. What its template says is in a [`PodSpec`] that all pods of the
-//! template share. What every pod has of its own is in [`Pod`]. What few pods have (restarts, claims,
-//! annotations that some controller reads, unusual conditions) is behind one pointer and asked for by
-//! methods. See the tests for the bytes that this comes to.
+//! A pod has three parts. The fields that come from its template are in a [`PodSpec`], which all pods of the template
+//! share. The fields that every pod has are in [`Pod`]. The fields that few pods have (restarts, PVCs, some annotations,
+//! uncommon conditions) are behind one pointer and read by methods. The tests assert the resulting sizes.
 
 mod conditions;
 mod containers;
-mod more;
+mod rare;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -24,44 +23,44 @@ pub use conditions::{Availability, ConditionStatus};
 pub use containers::{ContainerStatus, Terminated};
 pub use spec::{Container, ContainerPort, PodSpec};
 
-use conditions::UsualConditions;
-use more::{Claim, More, ReadAnnotations};
+use conditions::CommonConditions;
+use rare::{ClaimVolume, RareFields, ReadAnnotations};
 
 /// A pod.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Pod {
-    /// Its metadata. The few annotations that are kept have methods of their own.
+    /// Its metadata. The annotations that are kept have methods.
     pub meta: ObjectMeta,
-    /// What its template says; shared with all pods that say the same.
+    /// The fields that come from its template, interned.
     pub spec: Interned<PodSpec>,
-    /// The node it is bound to; empty if it is not.
+    /// `spec.nodeName`; empty until the pod is bound.
     pub node_name: InternedStr,
-    /// Where it is in its life.
+    /// `status.phase`.
     pub phase: PodPhase,
     /// Its addresses: `status.podIPs`, or `status.podIP` if there are none.
     pub pod_ips: Addresses,
-    /// When its node took it over.
+    /// `status.startTime`.
     pub start_time: Option<Time>,
-    conditions: UsualConditions,
-    more: Option<Box<More>>,
+    conditions: CommonConditions,
+    rare: Option<Box<RareFields>>,
 }
 
-/// Where a pod is in its life.
+/// The phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PodPhase {
-    /// Nobody has said yet.
+    /// Not set yet.
     #[default]
     Unset,
-    /// Not all of its containers have started.
+    /// `Pending`.
     Pending,
-    /// Its containers run.
+    /// `Running`.
     Running,
-    /// All containers ended well; none will start again.
+    /// `Succeeded`.
     Succeeded,
-    /// All containers ended, one badly; none will start again.
+    /// `Failed`.
     Failed,
-    /// Its node is silent.
+    /// `Unknown`.
     Unknown,
     /// A phase that this program does not know.
     Other,
@@ -80,19 +79,19 @@ impl Kind for Pod {
 }
 
 impl Pod {
-    /// Whether all its containers have ended for good.
+    /// Whether its phase is `Succeeded` or `Failed`.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
     }
 
-    /// Whether its deletion was asked for.
+    /// Whether it has a deletionTimestamp.
     #[must_use]
     pub fn is_terminating(&self) -> bool {
         self.meta.deletion_timestamp.is_some()
     }
 
-    /// Whether it has neither ended nor is to be deleted.
+    /// Whether it is neither terminal nor terminating.
     #[must_use]
     pub fn is_active(&self) -> bool {
         !self.is_terminal() && !self.is_terminating()
@@ -100,7 +99,7 @@ impl Pod {
 }
 
 impl PodPhase {
-    /// The phase as the API spells it; the empty string for those it cannot spell.
+    /// The API's spelling; empty for `Unset` and `Other`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -159,25 +158,25 @@ impl From<Wire> for Pod {
     fn from(mut wire: Wire) -> Self {
         let (own, spec) = wire.spec.split();
         let status = wire.status;
-        let (conditions, unusual) = UsualConditions::sort_out(status.conditions);
+        let (conditions, full_conditions) = CommonConditions::split(status.conditions);
         let listed = status.pod_ips.into_iter().filter_map(|ip| ip.ip);
         let mut ips: Addresses = listed.collect();
         if ips.is_empty() && !status.pod_ip.is_empty() {
             ips = [Address::from(&*status.pod_ip)].into_iter().collect();
         }
-        let claims = own.claims.into_iter().map(|(volume, claim)| Claim { volume, claim }).collect();
+        let claims = own.claims.into_iter().map(|(volume, claim)| ClaimVolume { volume, claim }).collect();
         let deletion_grace_seconds = wire.metadata.deletion_grace_period_seconds;
         let annotations = wire.metadata.annotations.take().unwrap_or_default();
         let meta = ObjectMeta::from(wire.metadata);
-        let more = More {
-            // Pods of stateful sets are called so; one text is enough.
+        let rare = RareFields {
+            // The hostname of a StatefulSet's pod is its name; both share one allocation.
             hostname: if own.hostname == meta.key.name { meta.key.name.clone() } else { own.hostname },
-            // Once a pod is bound, nobody asks any more where it was to be bound to.
-            wanted_node: own.wanted_node.filter(|_| own.node_name.is_empty()).unwrap_or_default(),
+            // Only an unbound pod needs the node that its affinity names.
+            affinity_node: own.affinity_node.filter(|_| own.node_name.is_empty()).unwrap_or_default(),
             claims,
             reason: status.reason,
-            conditions: unusual,
-            containers: containers::noteworthy(
+            conditions: full_conditions,
+            containers: containers::informative(
                 status.container_statuses,
                 status.init_container_statuses,
                 &spec,
@@ -193,7 +192,7 @@ impl From<Wire> for Pod {
             pod_ips: ips,
             start_time: status.start_time,
             conditions,
-            more: (more != More::default()).then(|| Box::new(more)),
+            rare: (rare != RareFields::default()).then(|| Box::new(rare)),
         }
     }
 }

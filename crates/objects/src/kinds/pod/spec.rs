@@ -1,4 +1,4 @@
-//! The part of a pod's spec that all pods of one template have in common.
+//! The part of a pod spec that all pods of a template share.
 
 use serde::Deserialize;
 
@@ -6,25 +6,25 @@ use crate::meta::{null_is_default, null_is_empty};
 use crate::placement::WireAffinity;
 use crate::{ArcStr, InternedStr, Toleration};
 
-/// What a pod's template says, as far as some controller reads it. Nothing that differs between pods
-/// of one template may stand here, or they would share nothing.
+/// The fields of a pod spec that come from the template and that a controller reads. A field that differs between pods
+/// of one template must not be here, because then they could not share the allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodSpec {
     /// Its containers.
     pub containers: Box<[Container]>,
-    /// Init containers that run beside the containers (`restartPolicy: Always`).
+    /// Sidecars: init containers with `restartPolicy: Always`.
     pub sidecars: Box<[Container]>,
     /// `Always`, `OnFailure` or `Never`.
     pub restart_policy: InternedStr,
-    /// What it tolerates.
+    /// `tolerations`.
     pub tolerations: Box<[Toleration]>,
-    /// The domain under which its hostname can be found.
+    /// `subdomain`.
     pub subdomain: InternedStr,
-    /// Whether it uses the node's network.
+    /// `hostNetwork`.
     pub host_network: bool,
-    /// How long it may take to end.
+    /// `terminationGracePeriodSeconds`.
     pub termination_grace_period_seconds: Option<i64>,
-    /// How important it is, as a number.
+    /// `priority`.
     pub priority: Option<i32>,
 }
 
@@ -57,11 +57,11 @@ impl Default for ContainerPort {
     }
 }
 
-/// The part of a spec that is a pod's own.
+/// The part of a pod spec that differs between pods of a template.
 pub(super) struct Own {
     pub(super) node_name: InternedStr,
     pub(super) hostname: ArcStr,
-    pub(super) wanted_node: Option<InternedStr>,
+    pub(super) affinity_node: Option<InternedStr>,
     pub(super) claims: Vec<(InternedStr, ArcStr)>,
 }
 
@@ -110,7 +110,7 @@ struct WireClaim {
 }
 
 impl WireSpec {
-    /// Parts what the template says from what is the pod's own.
+    /// Separates the fields of the pod from those of its template.
     pub(super) fn split(self) -> (Own, PodSpec) {
         let claim = |volume: WireVolume| {
             Some((InternedStr::from(&*volume.name), volume.persistent_volume_claim?.claim_name))
@@ -118,7 +118,7 @@ impl WireSpec {
         let own = Own {
             node_name: self.node_name,
             hostname: self.hostname,
-            wanted_node: self.affinity.and_then(named_node),
+            affinity_node: self.affinity.and_then(named_node),
             claims: self.volumes.into_iter().filter_map(claim).collect(),
         };
         let sidecars = self.init_containers.into_iter().filter(|init| init.restart_policy == "Always");
@@ -136,7 +136,7 @@ impl WireSpec {
     }
 }
 
-/// The one node that the first `metadata.name In` requirement of the required affinity names.
+/// The only node name in the first `metadata.name In` requirement of the required node affinity.
 fn named_node(affinity: WireAffinity) -> Option<InternedStr> {
     let terms = affinity.required()?;
     match terms.iter().find_map(|term| term.named_nodes())? {

@@ -1,4 +1,4 @@
-//! What is read from pods as clusters have them, and what that costs.
+//! Decoding of pods, and the memory they take.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn at(seconds: i64) -> Time {
     Time::from_unix_seconds(1_767_225_600 + seconds) // 2026-01-01T00:00:00Z
 }
 
-/// A pod of a deployment as a cluster has it.
+/// A running pod of a Deployment.
 fn running(n: usize) -> serde_json::Value {
     serde_json::json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -59,7 +59,7 @@ fn running(n: usize) -> serde_json::Value {
 }
 
 #[test]
-fn a_running_pod_is_read() {
+fn a_running_pod_is_decoded() {
     let pod = pod(running(7));
     assert!(pod.is_active() && pod.is_ready() && !pod.is_terminal() && !pod.is_terminating());
     assert_eq!((pod.phase.as_str(), pod.node_name.as_str()), ("Running", "node-7"));
@@ -71,24 +71,24 @@ fn a_running_pod_is_read() {
     assert_eq!(pod.condition("PodScheduled"), Some(ConditionStatus::True));
     assert_eq!(pod.condition("DisruptionTarget"), None);
     assert_eq!(pod.meta.controller_ref().map(|owner| owner.kind.as_str()), Some("ReplicaSet"));
-    // Nothing unusual about it, so nothing unusual is kept.
-    assert_eq!((pod.more.as_ref(), pod.max_restarts()), (None, (0, 0)));
+    // It has none of the rare fields.
+    assert_eq!((pod.rare.as_ref(), pod.max_restarts()), (None, (0, 0)));
 }
 
-/// A pod of this kind takes about 310 bytes: 216 of `Pod`, 48 of its name, 24 of the `Arc`, and a share
-/// in what all of them have in common.
+/// Such a pod takes about 310 bytes: 216 of `Pod`, 48 of its name, 24 of the `Arc`, and its share of the interned
+/// values.
 #[test]
-fn a_usual_pod_is_small_and_shares_what_its_template_says() {
+fn a_common_pod_is_small_and_shares_its_template_fields() {
     let (one, two) = (pod(running(1)), pod(running(2)));
     assert!(size_of::<Pod>() <= 216, "{} bytes", size_of::<Pod>());
     assert!(std::ptr::eq(&*one.spec, &*two.spec));
     assert!(std::ptr::eq(one.meta.owner_references.as_ptr(), two.meta.owner_references.as_ptr()));
     assert_eq!(one.meta.labels, two.meta.labels);
-    assert!(one.more.is_none());
+    assert!(one.rare.is_none());
 }
 
 #[test]
-fn availability_comes_with_time() {
+fn a_ready_pod_becomes_available_after_min_ready_seconds() {
     let ready = pod(running(1));
     assert_eq!(ready.ready_since(), Some(at(5)));
     assert_eq!(ready.availability(0, at(0)), Availability::Now);
@@ -103,7 +103,7 @@ fn availability_comes_with_time() {
 }
 
 #[test]
-fn a_failed_pod_of_a_job_tells_how_it_ended() {
+fn a_failed_job_pod_reports_exit_codes_reason_and_annotations() {
     let mut json = running(1);
     json["metadata"]["annotations"] = serde_json::json!({
         "batch.kubernetes.io/job-completion-index": "4",
@@ -123,7 +123,7 @@ fn a_failed_pod_of_a_job_tells_how_it_ended() {
     }
     status["containerStatuses"][1]["restartCount"] = 3.into();
     let unfinished = pod(json.clone());
-    assert_eq!(unfinished.containers_finished_at(), None); // The sidecar runs on.
+    assert_eq!(unfinished.containers_finished_at(), None); // The sidecar is still running.
     json["status"]["initContainerStatuses"][1]["state"] =
         serde_json::json!({"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:00:09Z"}});
     let pod = pod(json);
@@ -157,7 +157,7 @@ fn an_unbound_daemon_pod_names_its_node() {
 }
 
 #[test]
-fn a_pod_of_a_stateful_set_mounts_claims() {
+fn a_stateful_set_pod_mounts_pvcs() {
     let mut json = running(1);
     json["spec"]["volumes"] = serde_json::json!([
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}, {"name": "tmp", "emptyDir": {}}]);
@@ -167,7 +167,7 @@ fn a_pod_of_a_stateful_set_mounts_claims() {
 }
 
 #[test]
-fn a_bare_or_odd_pod_is_read() {
+fn a_pod_with_missing_or_unknown_fields_is_decoded() {
     let bare =
         pod(serde_json::json!({"metadata": {"name": "a"}, "spec": null, "status": {"podIP": "10.0.0.1",
         "podIPs": null, "conditions": null, "containerStatuses": null, "phase": "Dreaming"}}));

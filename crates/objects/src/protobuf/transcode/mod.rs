@@ -1,8 +1,8 @@
-//! Writes whole messages down as the JSON that the server would have sent instead.
+//! Transcodes protobuf messages to the JSON that the server would have sent.
 //!
-//! Kinds that are written back, or whose parts are carried on, must not lose a field. So here every field of a message
-//! is known, even if it is skipped, and one that is not is not passed over but an error: whoever meets it asks for JSON.
-//! To write protobuf costs an API server an eighth of what JSON costs it, which is why this is worth its while.
+//! Kinds that are written back, or that pass parts on to other objects, must not lose a field. So a [`FullMessage`] lists
+//! every field of a message, skipped ones included, and an unknown field is an error after which the client requests JSON.
+//! Encoding protobuf costs an API server an eighth of the CPU time of encoding JSON.
 
 #[rustfmt::skip] // A table.
 mod schema;
@@ -14,84 +14,84 @@ pub(crate) use schema::{DEPLOYMENT, ENDPOINT_SLICE, NODE, REPLICA_SET};
 
 /// All fields of a message: the number of each, its name in JSON, and what it is.
 #[derive(Debug)]
-pub struct Whole(&'static [(u32, &'static str, Field)]);
+pub struct FullMessage(&'static [(u32, &'static str, Field)]);
 
-/// What a field is, and when JSON has it. Servers write every field that is not a pointer, set or not.
+/// The type of a field, and when JSON includes it. Servers encode every field that is not a pointer, set or not.
 #[derive(Clone, Copy, Debug)]
 enum Field {
-    /// A text that JSON has if it is not empty.
+    /// A string with `omitempty`.
     Text,
-    /// A text that JSON has as soon as it is there.
+    /// A string that JSON includes whenever it is encoded.
     TextSet,
-    /// A number that JSON has if it is not zero.
+    /// An integer with `omitempty`.
     Int,
-    /// A number that JSON has as soon as it is there.
+    /// An integer that JSON includes whenever it is encoded.
     IntSet,
-    /// Something that JSON has if it is true.
+    /// A boolean with `omitempty`.
     Bool,
-    /// True or false, which JSON has as soon as it is there.
+    /// A boolean that JSON includes whenever it is encoded.
     BoolSet,
-    /// A point in time; an empty message is none.
+    /// A timestamp; an empty message means unset.
     Time,
-    /// An amount, a text in JSON.
+    /// A quantity, a string in JSON.
     Quantity,
-    /// A number or a text.
+    /// An `IntOrString`.
     IntOrString,
-    /// A message of its own.
-    Part(&'static Whole),
-    /// A message whose fields JSON has in the place of the message.
-    Inline(&'static Whole),
-    /// Messages.
-    Parts(&'static Whole),
-    /// Texts.
+    /// A message.
+    Part(&'static FullMessage),
+    /// A message whose fields JSON inlines.
+    Inline(&'static FullMessage),
+    /// Repeated messages.
+    Parts(&'static FullMessage),
+    /// Repeated strings.
     Texts,
-    /// Numbers.
+    /// Repeated integers.
     Ints,
-    /// Texts by texts.
+    /// A map of strings.
     Map,
-    /// Amounts by texts.
+    /// A map of quantities.
     Quantities,
-    /// What nobody keeps or writes back.
+    /// A field that is neither cached nor written back.
     Skipped,
 }
 
-/// Why a message cannot be written down whole.
+/// Why a message cannot be transcoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotWhole {
-    /// It is no such message.
+pub enum TranscodeError {
+    /// The message is malformed.
     Malformed(Error),
-    /// It has a field that is not known here: the server is of another version.
-    Stranger,
+    /// The message has a field that the schema lacks: the server has another version.
+    UnknownField,
 }
 
-impl From<Error> for NotWhole {
+impl From<Error> for TranscodeError {
     fn from(error: Error) -> Self {
         Self::Malformed(error)
     }
 }
 
-/// Writes a message down as JSON.
+/// Transcodes a message to JSON.
 ///
 /// # Errors
-/// If it is not such a message, or if anything of it would be lost.
-pub fn to_json(bytes: &[u8], message: &'static Whole) -> Result<String, NotWhole> {
+/// If it is malformed or has an unknown field.
+pub fn to_json(bytes: &[u8], message: &'static FullMessage) -> Result<String, TranscodeError> {
     let mut json = String::with_capacity(bytes.len() * 2);
     object(&mut json, bytes, message)?;
     Ok(json)
 }
 
-fn object(json: &mut String, bytes: &[u8], message: &'static Whole) -> Result<(), NotWhole> {
+fn object(json: &mut String, bytes: &[u8], message: &'static FullMessage) -> Result<(), TranscodeError> {
     json.push('{');
     fields(json, bytes, message)?;
     json.push('}');
     Ok(())
 }
 
-fn fields(json: &mut String, bytes: &[u8], message: &'static Whole) -> Result<(), NotWhole> {
+fn fields(json: &mut String, bytes: &[u8], message: &'static FullMessage) -> Result<(), TranscodeError> {
     let mut records = Records(bytes);
     while let Some((number, first)) = records.next()? {
         let known = message.0.iter().find(|(known, ..)| *known == number);
-        let &(_, name, field) = known.ok_or(NotWhole::Stranger)?;
+        let &(_, name, field) = known.ok_or(TranscodeError::UnknownField)?;
         if let Field::Inline(message) = field {
             fields(json, wire::bytes(first)?, message)?;
         } else if !is_absent(field, first)? {
@@ -104,7 +104,7 @@ fn fields(json: &mut String, bytes: &[u8], message: &'static Whole) -> Result<()
     Ok(())
 }
 
-/// The values of a field that stand behind the first.
+/// The values of a repeated field after the first.
 struct More<'a, 'b> {
     number: u32,
     records: &'a mut Records<'b>,
@@ -114,8 +114,8 @@ impl<'b> More<'_, 'b> {
     fn each(
         &mut self,
         first: Value<'b>,
-        mut take: impl FnMut(Value<'b>) -> Result<(), NotWhole>,
-    ) -> Result<(), NotWhole> {
+        mut take: impl FnMut(Value<'b>) -> Result<(), TranscodeError>,
+    ) -> Result<(), TranscodeError> {
         take(first)?;
         while let Some(next) = self.records.next_of(self.number)? {
             take(next)?;
@@ -124,8 +124,8 @@ impl<'b> More<'_, 'b> {
     }
 }
 
-/// Whether JSON would not have the field.
-fn is_absent(field: Field, value: Value<'_>) -> Result<bool, NotWhole> {
+/// Whether JSON omits the field.
+fn is_absent(field: Field, value: Value<'_>) -> Result<bool, TranscodeError> {
     Ok(match field {
         Field::Text | Field::Time => wire::bytes(value)?.is_empty(),
         Field::Int | Field::Bool => wire::number(value)? == 0,
@@ -139,7 +139,7 @@ fn value<'b>(
     field: Field,
     first: Value<'b>,
     more: &mut More<'_, 'b>,
-) -> Result<(), NotWhole> {
+) -> Result<(), TranscodeError> {
     match field {
         Field::Text | Field::TextSet => text(json, wire::text(first)?),
         Field::Int | Field::IntSet => json.push_str(&wire::number(first)?.to_string()),
@@ -165,7 +165,7 @@ fn value<'b>(
     Ok(())
 }
 
-fn element(json: &mut String, field: Field, value: Value<'_>) -> Result<(), NotWhole> {
+fn element(json: &mut String, field: Field, value: Value<'_>) -> Result<(), TranscodeError> {
     separate(json);
     match field {
         Field::Parts(message) => object(json, wire::bytes(value)?, message)?,
@@ -176,13 +176,13 @@ fn element(json: &mut String, field: Field, value: Value<'_>) -> Result<(), NotW
 }
 
 /// One entry of a map.
-fn entry(json: &mut String, field: Field, bytes: &[u8]) -> Result<(), NotWhole> {
+fn entry(json: &mut String, field: Field, bytes: &[u8]) -> Result<(), TranscodeError> {
     let (mut records, mut key, mut value) = (Records(bytes), "", &[][..]);
     while let Some((number, found)) = records.next()? {
         match number {
             1 => key = wire::text(found)?,
             2 => value = wire::bytes(found)?,
-            _ => return Err(NotWhole::Stranger),
+            _ => return Err(TranscodeError::UnknownField),
         }
     }
     separate(json);
@@ -197,25 +197,25 @@ fn entry(json: &mut String, field: Field, bytes: &[u8]) -> Result<(), NotWhole> 
     }
 }
 
-fn quantity(json: &mut String, bytes: &[u8]) -> Result<(), NotWhole> {
+fn quantity(json: &mut String, bytes: &[u8]) -> Result<(), TranscodeError> {
     let mut records = Records(bytes);
     let amount = match records.next()? {
         Some((1, amount)) => wire::text(amount)?,
-        Some(_) => return Err(NotWhole::Stranger),
+        Some(_) => return Err(TranscodeError::UnknownField),
         None => "",
     };
     text(json, amount);
     Ok(())
 }
 
-fn int_or_string(json: &mut String, bytes: &[u8]) -> Result<(), NotWhole> {
+fn int_or_string(json: &mut String, bytes: &[u8]) -> Result<(), TranscodeError> {
     let (mut records, mut is_text, mut number, mut string) = (Records(bytes), false, 0, "");
     while let Some((field, found)) = records.next()? {
         match field {
             1 => is_text = wire::number(found)? != 0,
             2 => number = wire::number(found)?,
             3 => string = wire::text(found)?,
-            _ => return Err(NotWhole::Stranger),
+            _ => return Err(TranscodeError::UnknownField),
         }
     }
     if is_text {
@@ -226,8 +226,8 @@ fn int_or_string(json: &mut String, bytes: &[u8]) -> Result<(), NotWhole> {
     Ok(())
 }
 
-/// JSON has whole seconds.
-fn time(json: &mut String, bytes: &[u8]) -> Result<(), NotWhole> {
+/// JSON timestamps have seconds.
+fn time(json: &mut String, bytes: &[u8]) -> Result<(), TranscodeError> {
     match wire::microseconds(bytes)? {
         Some(microseconds) => {
             let seconds = Time::from_unix_seconds(microseconds.div_euclid(1_000_000));
@@ -238,7 +238,7 @@ fn time(json: &mut String, bytes: &[u8]) -> Result<(), NotWhole> {
     Ok(())
 }
 
-/// A comma, unless it is the first.
+/// Appends a comma, unless the element is the first.
 fn separate(json: &mut String) {
     if !json.ends_with(['{', '[']) {
         json.push(',');
@@ -247,7 +247,7 @@ fn separate(json: &mut String) {
 
 fn text(json: &mut String, text: &str) {
     if text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
-        // Writing a text into memory cannot fail.
+        // Serializing a string cannot fail.
         json.push_str(&serde_json::to_string(text).unwrap_or_default());
     } else {
         json.push('"');

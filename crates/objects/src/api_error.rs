@@ -1,61 +1,61 @@
-//! Why a request to the API did not succeed, in the words that decide what happens next.
+//! Errors of API requests, classified by how the caller reacts.
 
 use std::fmt;
 use std::time::Duration;
 
-/// An answer of the API that is not success, or the lack of any answer.
+/// A failed API request: an error status, or a transport error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
-    /// What happened, by what a caller does next.
+    /// The class of the error.
     pub reason: ErrorReason,
-    /// The HTTP status; zero if no answer came.
+    /// The HTTP status code; zero for a transport error.
     pub code: u16,
-    /// The server's or the transport's words.
+    /// The message of the server or of the transport.
     pub message: String,
-    /// How long the server asks to be left alone.
+    /// The server's Retry-After.
     pub retry_after: Option<Duration>,
 }
 
-/// What happened, by what a caller does next.
+/// The class of an error, by how the caller reacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorReason {
-    /// The object is not there: deleting it is done, updating it is moot.
+    /// The object does not exist: a delete is done, an update is moot.
     NotFound,
-    /// An object of that name is there already: creating it is done, if ours.
+    /// An object of that name exists: a create is done, if the object is ours.
     AlreadyExists,
-    /// The object changed since it was read, or is another life of it: read again.
+    /// The resourceVersion or UID precondition failed: read again.
     Conflict,
-    /// The version asked for is no longer kept: list again.
+    /// The requested resourceVersion is compacted: relist.
     Gone,
-    /// The server has not come as far as the version asked for.
+    /// The server's watch cache is older than the requested resourceVersion.
     ResourceVersionTooLarge,
-    /// The object is refused for what it says; the same request will fail again.
+    /// Validation failed; the same request fails again.
     Invalid,
-    /// The namespace is going away; nothing can be created in it any more.
+    /// The namespace is terminating; nothing can be created in it.
     NamespaceTerminating,
-    /// The resource is served, but not for this verb.
+    /// The resource does not support the verb.
     MethodNotAllowed,
-    /// Our credentials do not allow it.
+    /// Authorization failed.
     Forbidden,
-    /// Our credentials are not accepted.
+    /// Authentication failed.
     Unauthorized,
-    /// The server asks for calm.
+    /// The server throttles requests.
     TooManyRequests,
-    /// The server could not answer in time, is shutting down or failed inside; the request may have taken effect.
+    /// Timeout, shutdown or internal error of the server; the request may have taken effect.
     Unavailable,
-    /// No connection could be made; the request did not take effect.
+    /// No connection; the request did not take effect.
     ConnectionRefused,
     /// The connection broke; the request may have taken effect.
     ConnectionLost,
-    /// An answer came that cannot be read.
+    /// The response cannot be decoded.
     UnreadableResponse,
-    /// Anything else that the server answered.
+    /// Any other error status.
     Other,
 }
 
 impl ErrorReason {
-    /// Whether the server is in trouble, does not know us at the moment or does not keep what was asked for: nothing
-    /// is said of the object, and the same request may well succeed later.
+    /// Whether the error concerns the server or the connection and not the object, so that the same request may succeed
+    /// later. This includes `Unauthorized` and `Gone`.
     #[must_use]
     pub fn is_outage(self) -> bool {
         matches!(
@@ -71,14 +71,13 @@ impl ErrorReason {
 }
 
 impl ApiError {
-    /// A failure of the transport: no answer came.
+    /// An error without an HTTP status.
     #[must_use]
     pub fn transport(reason: ErrorReason, message: impl Into<String>) -> Self {
         Self { reason, code: 0, message: message.into(), retry_after: None }
     }
 
-    /// Reads a `Status` object's fields as the original's client does: the reason first, the code
-    /// where the reason is unknown, causes before both.
+    /// Classifies the fields of a `Status` as client-go does: by cause, then by reason, then by code.
     #[must_use]
     pub fn from_status<'a>(
         code: u16,
@@ -87,7 +86,7 @@ impl ApiError {
         causes: impl IntoIterator<Item = &'a str>,
         retry_after_seconds: u32,
     ) -> Self {
-        let mut known = match (reason, code) {
+        let mut class = match (reason, code) {
             ("NotFound", _) => ErrorReason::NotFound,
             ("AlreadyExists", _) => ErrorReason::AlreadyExists,
             ("Conflict", _) => ErrorReason::Conflict,
@@ -113,19 +112,19 @@ impl ApiError {
         };
         for cause in causes {
             match cause {
-                "NamespaceTerminating" => known = ErrorReason::NamespaceTerminating,
-                "ResourceVersionTooLarge" => known = ErrorReason::ResourceVersionTooLarge,
+                "NamespaceTerminating" => class = ErrorReason::NamespaceTerminating,
+                "ResourceVersionTooLarge" => class = ErrorReason::ResourceVersionTooLarge,
                 _ => {}
             }
         }
-        if known == ErrorReason::Unavailable && message.contains("Too large resource version") {
-            known = ErrorReason::ResourceVersionTooLarge;
+        if class == ErrorReason::Unavailable && message.contains("Too large resource version") {
+            class = ErrorReason::ResourceVersionTooLarge;
         }
         let retry_after = (retry_after_seconds > 0).then(|| Duration::from_secs(retry_after_seconds.into()));
-        Self { reason: known, code, message: message.to_owned(), retry_after }
+        Self { reason: class, code, message: message.to_owned(), retry_after }
     }
 
-    /// Whether the server answered with a status, as opposed to no answer or an unreadable one.
+    /// Whether the server responded with an error status, as opposed to no response or an unreadable one.
     #[must_use]
     pub fn is_status_reply(&self) -> bool {
         !matches!(
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_come_before_codes_and_causes_before_both() {
+    fn causes_take_precedence_over_reasons_and_reasons_over_codes() {
         assert_eq!(reason(409, "AlreadyExists", "", &[]), ErrorReason::AlreadyExists);
         assert_eq!(reason(409, "Conflict", "", &[]), ErrorReason::Conflict);
         assert_eq!(reason(404, "", "", &[]), ErrorReason::NotFound);
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_says_nothing_of_the_object() {
+    fn errors_of_the_server_are_outages() {
         for (code, outage) in [(401, true), (410, true), (429, true), (503, true), (404, false), (409, false)]
         {
             assert_eq!(reason(code, "", "", &[]).is_outage(), outage, "{code}");
@@ -176,7 +175,7 @@ mod tests {
 
     /// Proves INF-18.
     #[test]
-    fn a_version_that_is_too_large_is_known_by_cause_or_words() {
+    fn too_large_resource_version_is_detected_by_cause_or_message() {
         assert_eq!(
             reason(504, "Timeout", "", &["ResourceVersionTooLarge"]),
             ErrorReason::ResourceVersionTooLarge

@@ -1,35 +1,34 @@
-//! What the type lines of an object say, shared by all that say the same.
+//! `apiVersion` and `kind`, interned.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use crate::{Interned, InternedStr, Resource};
 
-/// `apiVersion` and `kind` of objects. Every equal pair shares one allocation, so that it takes one
-/// pointer wherever objects of many kinds are mixed.
+/// `apiVersion` and `kind` of an object. Equal pairs share one allocation, so a value takes one pointer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TypeMeta(Interned<(InternedStr, InternedStr)>);
 
 impl TypeMeta {
-    /// The pair of these two.
+    /// A pair of `apiVersion` and `kind`.
     #[must_use]
     pub fn new(api_version: impl Into<InternedStr>, kind: impl Into<InternedStr>) -> Self {
         Self(Interned::new((api_version.into(), kind.into())))
     }
 
-    /// What objects of a resource say.
+    /// The pair of a resource's objects.
     #[must_use]
     pub fn of(resource: &Resource) -> Self {
         Self::new(&*resource.api_version(), &*resource.kind)
     }
 
-    /// Group and version.
+    /// `apiVersion`.
     #[must_use]
     pub fn api_version(&self) -> &InternedStr {
         &self.0.0
     }
 
-    /// The kind.
+    /// `kind`.
     #[must_use]
     pub fn kind(&self) -> &InternedStr {
         &self.0.1
@@ -48,7 +47,7 @@ impl TypeMeta {
     }
 }
 
-/// By kind first, so that the versions of one kind stand together.
+/// Orders by kind first, so that the versions of one kind are adjacent.
 impl Ord for TypeMeta {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.kind(), self.api_version()).cmp(&(other.kind(), other.api_version()))
@@ -78,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_lines_take_one_pointer_and_know_their_parts() {
+    fn equal_type_metas_share_one_allocation_and_split_into_group_and_version() {
         let deployment = TypeMeta::new("apps/v1", "Deployment");
         let same = TypeMeta::of(&Resource::namespaced("apps", "v1", "deployments", "Deployment"));
         assert_eq!(deployment, same);

@@ -1,4 +1,4 @@
-//! One kind's objects with their indexes: replaced as a whole or changed one by one, never in between.
+//! The cached objects of one kind and their indexes, like client-go's `Indexer`.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -13,18 +13,18 @@ use crate::Change;
 
 /// The objects of one kind, sorted by namespace and name.
 ///
-/// The key of a row is the one inside its object, so no name is held twice.
+/// Rows are keyed by the key inside the object, so no name is held twice.
 pub struct Store<T> {
     rows: BTreeSet<Row<T>>,
     indexes: Vec<Indexed<T>>,
     resource_version: ResourceVersion,
 }
 
-/// A named question that a table keeps answered: which objects have this value?
+/// A named index: it maps values to the objects that have them.
 pub struct Index<T> {
     /// Unique within the kind.
     pub name: &'static str,
-    /// Tells every value under which an object is to be found.
+    /// Emits every value under which an object is indexed.
     pub values: fn(&T, &mut dyn FnMut(InternedStr)),
 }
 
@@ -41,13 +41,13 @@ struct Indexed<T> {
     rows: BTreeMap<InternedStr, BTreeSet<Row<T>>>,
 }
 
-/// An index of that name is there already.
+/// An index of this name exists already.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DuplicateIndex(pub &'static str);
 
 impl fmt::Display for DuplicateIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "index {:?} is there already", self.0)
+        write!(f, "index {:?} exists already", self.0)
     }
 }
 
@@ -60,12 +60,12 @@ impl<T: Object> Default for Store<T> {
 }
 
 impl<T: Object> Store<T> {
-    /// Adds an index and fills it from the objects that are there.
+    /// Adds an index and fills it from the stored objects.
     ///
     /// # Errors
-    /// If an index of that name is there already.
+    /// If an index of this name exists already.
     pub fn add_index(&mut self, index: Index<T>) -> Result<(), DuplicateIndex> {
-        if self.indexes.iter().any(|there| there.index.name == index.name) {
+        if self.indexes.iter().any(|existing| existing.index.name == index.name) {
             return Err(DuplicateIndex(index.name));
         }
         let mut indexed = Indexed { index, rows: BTreeMap::new() };
@@ -100,82 +100,82 @@ impl<T: Object> Store<T> {
             .take_while(move |object| object.key().namespace == namespace)
     }
 
-    /// The objects that an index has under a value, sorted by namespace and name.
+    /// The objects with a value in an index, sorted by namespace and name.
     ///
     /// # Panics
-    /// If no index of that name was declared: the caller would otherwise see an empty world.
+    /// If the loop did not declare the index: an empty result would lead to wrong decisions.
     pub fn by_index<'a>(
         &'a self,
         index: &Index<T>,
         value: &str,
     ) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
-        let indexed = self.indexes.iter().find(|there| there.index.name == index.name);
+        let indexed = self.indexes.iter().find(|existing| existing.index.name == index.name);
         let indexed = indexed.unwrap_or_else(|| panic!("index {:?} was not declared", index.name));
         indexed.rows.get(value).into_iter().flatten().map(|row| &row.0)
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Whether the store is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The state of the world this table has come to.
+    /// The resourceVersion up to which the store is synced.
     #[must_use]
     pub fn resource_version(&self) -> &ResourceVersion {
         &self.resource_version
     }
 
-    /// Notes that the world has moved on without a change to these objects.
-    pub fn bookmark(&mut self, version: ResourceVersion) {
-        self.resource_version = version;
+    /// Handles a bookmark: the store is synced up to this resourceVersion without a change to its objects.
+    pub fn bookmark(&mut self, resource_version: ResourceVersion) {
+        self.resource_version = resource_version;
     }
 
-    /// Puts an object in. Whether it was added or updated is told by what was there, not by the sender.
+    /// Adds or updates an object. The stored objects decide which of the two it is, not the type of the watch event.
     pub fn apply(&mut self, object: Arc<T>) -> Change<T> {
         self.resource_version = object.meta().resource_version.clone();
         self.put(object)
     }
 
-    /// Takes an object out. The change shows its last state, also if it was never here.
+    /// Removes an object. The change holds `last` even if the object was not stored.
     pub fn delete(&mut self, last: Arc<T>) -> Change<T> {
         self.resource_version = last.meta().resource_version.clone();
         self.take(last.key());
         Change::deleted(last)
     }
 
-    /// Swaps all objects for these. The table holds the new world before any change is told;
-    /// deletions come first. An object that did not change keeps its place and is not told. Those that
-    /// are there but could not be read stay as they were known: to take them for gone would have what
-    /// depends on them deleted.
+    /// Replaces all objects after a relist and returns the changes, deletions first. The store holds the new state
+    /// before a handler receives the first change. Unchanged objects yield no change. Objects in `unreadable` exist
+    /// but could not be decoded; their stored state stays, because reporting them as deleted would have the garbage
+    /// collector delete their dependents.
     pub fn replace(
         &mut self,
         objects: impl IntoIterator<Item = Arc<T>>,
         unreadable: &[Key],
-        version: ResourceVersion,
+        resource_version: ResourceVersion,
     ) -> Vec<Change<T>> {
-        let mut gone = self.rows.clone();
+        let mut absent = self.rows.clone();
         for key in unreadable {
-            gone.remove(key);
+            absent.remove(key);
         }
         let mut changes = Vec::new();
         for object in objects {
-            gone.remove(object.key());
+            absent.remove(object.key());
             let change = self.put(object);
             if !change.is_resync() {
                 changes.push(change);
             }
         }
-        let mut told: Vec<_> = gone.into_iter().map(|row| row.0).collect();
-        told.retain(|object| self.take(object.key()).is_some());
-        self.resource_version = version;
-        told.into_iter().map(Change::deleted).chain(changes).collect()
+        let mut deleted: Vec<_> = absent.into_iter().map(|row| row.0).collect();
+        deleted.retain(|object| self.take(object.key()).is_some());
+        self.resource_version = resource_version;
+        deleted.into_iter().map(Change::deleted).chain(changes).collect()
     }
 
     fn put(&mut self, object: Arc<T>) -> Change<T> {
@@ -284,93 +284,103 @@ mod tests {
 
     /// Proves INF-4.
     #[test]
-    fn namespaces_and_indexes_answer_from_any_moment_on() {
-        let mut table = Store::default();
-        table.replace(
+    fn namespace_and_index_lookups_cover_objects_stored_before_the_index() {
+        let mut store = Store::default();
+        store.replace(
             [partial("a/x", "1", "5"), partial("b/x", "2", "6"), partial("a/y", "3", "7")],
             &[],
             "9".into(),
         );
-        assert_eq!(keys(table.in_namespace(&InternedStr::from("a"))), ["a/x", "a/y"]);
-        assert_eq!(keys(table.in_namespace(&InternedStr::from("c"))), [""; 0]);
-        table.add_index(BY_UID).unwrap();
-        assert_eq!(keys(table.by_index(&BY_UID, "2")), ["b/x"], "a late index covers what is there");
-        table.apply(partial("b/z", "4", "10"));
-        assert_eq!(keys(table.by_index(&BY_UID, "4")), ["b/z"]);
-        table.apply(partial("b/z", "5", "11"));
-        assert_eq!(keys(table.by_index(&BY_UID, "4")), [""; 0], "no stale entries");
-        table.delete(partial("b/z", "5", "12"));
-        assert_eq!(keys(table.by_index(&BY_UID, "5")), [""; 0]);
-        assert_eq!(table.add_index(BY_UID), Err(DuplicateIndex("uid")));
+        assert_eq!(keys(store.in_namespace(&InternedStr::from("a"))), ["a/x", "a/y"]);
+        assert_eq!(keys(store.in_namespace(&InternedStr::from("c"))), [""; 0]);
+        store.add_index(BY_UID).unwrap();
+        assert_eq!(keys(store.by_index(&BY_UID, "2")), ["b/x"], "a late index covers stored objects");
+        store.apply(partial("b/z", "4", "10"));
+        assert_eq!(keys(store.by_index(&BY_UID, "4")), ["b/z"]);
+        store.apply(partial("b/z", "5", "11"));
+        assert_eq!(keys(store.by_index(&BY_UID, "4")), [""; 0], "no stale entries");
+        store.delete(partial("b/z", "5", "12"));
+        assert_eq!(keys(store.by_index(&BY_UID, "5")), [""; 0]);
+        assert_eq!(store.add_index(BY_UID), Err(DuplicateIndex("uid")));
     }
 
     /// Proves INF-32, INF-36.
     #[test]
-    fn what_was_there_decides_between_added_and_updated() {
-        let mut table = Store::default();
-        let added = table.apply(partial("a/x", "1", "5"));
+    fn stored_objects_decide_between_added_and_updated() {
+        let mut store = Store::default();
+        let added = store.apply(partial("a/x", "1", "5"));
         assert!(added.old().is_none() && added.new().is_some());
-        let updated = table.apply(partial("a/x", "1", "6"));
+        let updated = store.apply(partial("a/x", "1", "6"));
         assert_eq!(updated.old().map(|old| old.meta.resource_version.to_string()).as_deref(), Some("5"));
-        let reborn = table.apply(partial("a/x", "2", "9"));
-        let uids =
-            (reborn.old().map(|o| o.meta.uid.to_string()), reborn.new().map(|n| n.meta.uid.to_string()));
-        assert_eq!(uids, (Some("1".into()), Some("2".into())), "a new life shows as update with two uids");
+        let recreated = store.apply(partial("a/x", "2", "9"));
+        let uids = (
+            recreated.old().map(|o| o.meta.uid.to_string()),
+            recreated.new().map(|n| n.meta.uid.to_string()),
+        );
+        assert_eq!(
+            uids,
+            (Some("1".into()), Some("2".into())),
+            "a recreated object is an update with two UIDs"
+        );
     }
 
     /// Proves INF-33.
     #[test]
-    fn a_deletion_shows_the_final_state_even_of_a_stranger() {
-        let mut table = Store::default();
-        table.apply(partial("a/x", "1", "5"));
-        let change = table.delete(partial("a/x", "1", "8"));
+    fn a_deletion_holds_the_final_state_even_of_an_object_that_was_not_stored() {
+        let mut store = Store::default();
+        store.apply(partial("a/x", "1", "5"));
+        let change = store.delete(partial("a/x", "1", "8"));
         assert_eq!(change.old().map(|old| old.meta.resource_version.to_string()).as_deref(), Some("8"));
-        assert!(table.is_empty());
-        assert!(table.delete(partial("a/never", "2", "9")).is_deletion());
+        assert!(store.is_empty());
+        assert!(store.delete(partial("a/never", "2", "9")).is_deletion());
     }
 
     /// Proves INF-34, INF-35, INF-37, INF-144.
     #[test]
-    fn a_replacement_tells_deletions_first_and_nothing_that_did_not_change() {
-        let mut table = Store::default();
-        table.replace(
+    fn a_relist_yields_deletions_first_and_no_unchanged_objects() {
+        let mut store = Store::default();
+        store.replace(
             [partial("a/kept", "1", "5"), partial("a/gone", "2", "6"), partial("a/new", "3", "7")],
             &[],
             "7".into(),
         );
-        let changes = table.replace(
+        let changes = store.replace(
             [partial("a/added", "4", "8"), partial("a/kept", "1", "5"), partial("a/new", "3", "9")],
             &[],
             "9".into(),
         );
-        let told: Vec<_> =
+        let yielded: Vec<_> =
             changes.iter().map(|change| (change.is_deletion(), change.latest().key().to_string())).collect();
-        assert_eq!(told, [(true, "a/gone".into()), (false, "a/added".into()), (false, "a/new".into())]);
-        assert_eq!(keys(table.all()), ["a/added", "a/kept", "a/new"]);
+        assert_eq!(yielded, [(true, "a/gone".into()), (false, "a/added".into()), (false, "a/new".into())]);
+        assert_eq!(keys(store.all()), ["a/added", "a/kept", "a/new"]);
     }
 
     #[test]
-    fn an_object_that_cannot_be_read_is_not_taken_for_gone() {
-        let mut table = Store::default();
-        table.replace([partial("a/odd", "1", "5"), partial("a/gone", "2", "6")], &[], "7".into());
+    fn an_object_that_cannot_be_decoded_is_not_reported_as_deleted() {
+        let mut store = Store::default();
+        store.replace([partial("a/odd", "1", "5"), partial("a/gone", "2", "6")], &[], "7".into());
         let unreadable = [Key::namespaced("a", "odd"), Key::namespaced("a", "never-read")];
-        let changes = table.replace([], &unreadable, "9".into());
+        let changes = store.replace([], &unreadable, "9".into());
         assert_eq!(changes.len(), 1);
         assert_eq!(changes[0].latest().key().to_string(), "a/gone");
-        assert_eq!(keys(table.all()), ["a/odd"]);
+        assert_eq!(keys(store.all()), ["a/odd"]);
     }
 
     /// Proves INF-41, INF-150.
     #[test]
-    fn the_version_follows_every_event_and_the_list() {
-        let mut table = Store::default();
-        table.replace([partial("a/x", "1", "50")], &[], "40".into());
-        assert_eq!(table.resource_version().to_string(), "40", "the list's, even if an object is newer");
-        table.apply(partial("a/x", "1", "51"));
-        assert_eq!(table.resource_version().to_string(), "51");
-        table.bookmark("60".into());
-        assert_eq!(table.resource_version().to_string(), "60");
-        table.delete(partial("a/x", "1", "61"));
-        assert_eq!(table.resource_version().to_string(), "61");
+    fn the_resource_version_follows_every_event_and_the_list() {
+        let mut store = Store::default();
+        store.replace([partial("a/x", "1", "50")], &[], "40".into());
+        assert_eq!(
+            store.resource_version().to_string(),
+            "40",
+            "that of the list, even if an object is newer"
+        );
+        store.apply(partial("a/x", "1", "51"));
+        assert_eq!(store.resource_version().to_string(), "51");
+        store.bookmark("60".into());
+        assert_eq!(store.resource_version().to_string(), "60");
+        store.delete(partial("a/x", "1", "61"));
+        assert_eq!(store.resource_version().to_string(), "61");
     }
 }

@@ -1,4 +1,4 @@
-//! The hands of a rehearsal: what a script asks for is found in a world of tables, what it does is written down.
+//! The I/O of a rehearsal: reads come from its in-memory objects, writes change them and go to the transcript.
 
 use std::fmt::Write as _;
 
@@ -15,23 +15,23 @@ use crate::{
     Target, View, Write,
 };
 
-/// The hands of a rehearsal: they change the live objects of a world and keep minutes.
-pub(super) struct Rehearsing<'w> {
-    pub(super) world: &'w mut RehearsalCluster,
+/// Applies plans to the live objects of a [`RehearsalCluster`] and writes the transcript.
+pub(super) struct RehearsalIo<'c> {
+    pub(super) cluster: &'c mut RehearsalCluster,
     pub(super) transcript: String,
 }
 
-impl Rehearsing<'_> {
-    fn carry_out(&mut self, plan: &Plan) -> Applied {
+impl RehearsalIo<'_> {
+    fn apply_now(&mut self, plan: &Plan) -> Applied {
         let mut applied = Applied::default();
-        if let Some(complaint) = plan.error_message() {
-            applied.error = Some(ReconcileError::because(complaint));
+        if let Some(message) = plan.error_message() {
+            applied.error = Some(ReconcileError::because(message));
         }
         for measurement in plan.measurements() {
-            self.note_measurement(measurement);
+            self.write_measurement(measurement);
         }
         for event in plan.events() {
-            self.note_event(event);
+            self.write_event(event);
         }
         let mut stopped = false;
         for step in plan.steps() {
@@ -41,7 +41,7 @@ impl Rehearsing<'_> {
                 for write in batch {
                     let outcome = if ended { Outcome::NotSent } else { self.write(write) };
                     failed |= matches!(outcome, Outcome::Failed(_));
-                    stopped |= self.note_outcome(&mut applied, write, outcome);
+                    stopped |= self.record_outcome(&mut applied, write, outcome);
                 }
                 ended |= failed;
             }
@@ -49,8 +49,8 @@ impl Rehearsing<'_> {
         applied
     }
 
-    /// Writes an outcome down and tells whether it stops the plan.
-    fn note_outcome(&mut self, applied: &mut Applied, write: &Write, outcome: Outcome) -> bool {
+    /// Records an outcome and returns whether it stops the plan.
+    fn record_outcome(&mut self, applied: &mut Applied, write: &Write, outcome: Outcome) -> bool {
         let mut stops = false;
         if let Outcome::Failed(failure) = &outcome {
             stops = write.on_failure == OnFailure::StopAndRetry;
@@ -58,19 +58,19 @@ impl Rehearsing<'_> {
                 applied.error.get_or_insert_with(|| ReconcileError::because(failure.to_string()));
             }
         }
-        if let Some(event) = write.outcome_event.as_ref().and_then(|report| report(&outcome)) {
-            self.note_event(&event);
+        if let Some(event) = write.outcome_event.as_ref().and_then(|event| event(&outcome)) {
+            self.write_event(&event);
         }
         applied.outcomes.push(outcome);
         stops
     }
 
-    fn note_event(&mut self, event: &PlannedEvent) {
+    fn write_event(&mut self, event: &PlannedEvent) {
         let (kind, reason, message) = (event.event_type.as_str(), &event.reason, &event.message);
         let _ = writeln!(self.transcript, "event {kind} {reason}: {message}");
     }
 
-    fn note_measurement(&mut self, measurement: &Measurement) {
+    fn write_measurement(&mut self, measurement: &Measurement) {
         let Measurement { metric, labels, value } = measurement;
         let _ = writeln!(self.transcript, "measure {}{{{}}} {value}", metric.name, labels.join(","));
     }
@@ -82,12 +82,12 @@ impl Rehearsing<'_> {
             }
             _ => write.target.resource.object_path(&write.target.key),
         };
-        if let Some(failure) = write.guard.as_ref().and_then(|guard| self.world.objection(guard)) {
+        if let Some(failure) = write.guard.as_ref().and_then(|guard| self.cluster.guard_failure(guard)) {
             let _ = writeln!(self.transcript, "{write} FAILED: {failure}");
             return Outcome::Failed(failure);
         }
-        let refused = self.world.refusal(write.verb(), &path);
-        let result = match (refused, &write.action) {
+        let failure = self.cluster.next_failure(write.verb(), &path);
+        let result = match (failure, &write.action) {
             (Some(failure), _) if write.ignored_errors.contains(&failure.reason) => {
                 let _ = writeln!(self.transcript, "{write} (refused, which is fine: {failure})");
                 return Outcome::done();
@@ -105,9 +105,9 @@ impl Rehearsing<'_> {
                 | Action::Put { body, .. },
             ) => Ok(format!(": {body}")),
             (None, Action::Edit(edit)) => return self.edit(write, edit, &path),
-            (None, Action::PatchMetadata(amend)) => return self.amend(write, amend, &path),
+            (None, Action::PatchMetadata(patch)) => return self.patch_metadata(write, patch, &path),
             (None, Action::Delete { propagation, resource_version_precondition, .. }) => {
-                self.world.delete(&path);
+                self.cluster.delete(&path);
                 let policy = propagation.map_or(String::new(), |policy| format!(" ({policy:?})"));
                 let state = resource_version_precondition
                     .as_ref()
@@ -115,95 +115,93 @@ impl Rehearsing<'_> {
                 Ok(format!("{policy}{state}"))
             }
             (None, Action::DeleteCollection { .. }) => {
-                self.world.paths_below(&path).iter().for_each(|path| self.world.delete(path));
+                self.cluster.paths_below(&path).iter().for_each(|path| self.cluster.delete(path));
                 Ok(String::new())
             }
         };
         let (note, outcome) = match result {
-            Ok(note) => (note, done_with(write)),
+            Ok(note) => (note, success_of(write)),
             Err(failure) => (format!(" FAILED: {failure}"), Outcome::Failed(failure)),
         };
         let _ = writeln!(self.transcript, "{write}{note}");
         outcome
     }
 
-    fn fetch_one(&mut self, resource: &Resource, key: &Key) -> FetchResult {
+    fn get(&mut self, resource: &Resource, key: &Key) -> FetchResult {
         let path = resource.object_path(key);
         let _ = writeln!(self.transcript, "get {resource} {key}");
-        match self.world.refusal("get", &path) {
+        match self.cluster.next_failure("get", &path) {
             Some(failure) => Err(failure),
-            None => Ok(self.world.live.get(&path).map(Value::to_string)),
+            None => Ok(self.cluster.live.get(&path).map(Value::to_string)),
         }
     }
 
-    fn list_one(&mut self, listing: &ListRequest) -> ListResult {
-        let ListRequest { kind, namespace, limit: at_most } = listing;
+    fn list_now(&mut self, request: &ListRequest) -> ListResult {
+        let ListRequest { kind, namespace, limit } = request;
         let path = kind.resource().collection_path(namespace);
-        let some = at_most.map_or(String::new(), |number| format!("at most {number} of "));
-        let _ = writeln!(self.transcript, "list {some}{} in {namespace}", kind.resource());
-        if let Some(failure) = self.world.refusal("list", &path) {
+        let at_most = limit.map_or(String::new(), |limit| format!("at most {limit} of "));
+        let _ = writeln!(self.transcript, "list {at_most}{} in {namespace}", kind.resource());
+        if let Some(failure) = self.cluster.next_failure("list", &path) {
             return Err(failure);
         }
-        let paths = self.world.paths_below(&path).into_iter();
-        let texts = paths.map(|path| self.world.live[&path].to_string());
+        let paths = self.cluster.paths_below(&path).into_iter();
+        let texts = paths.map(|path| self.cluster.live[&path].to_string());
         let decode = |text: String| (kind.decode())(Encoded::Json(&text)).expect("a well-formed object");
-        Ok(texts.map(decode).take(at_most.map_or(usize::MAX, |number| number as usize)).collect())
+        Ok(texts.map(decode).take(limit.map_or(usize::MAX, |limit| limit as usize)).collect())
     }
 
     fn edit(&mut self, write: &Write, edit: &crate::Edit, path: &str) -> Outcome {
-        let Some(live) = self.world.live.get_mut(path) else {
+        let Some(live) = self.cluster.live.get_mut(path) else {
             let _ = writeln!(self.transcript, "{write} (gone)");
             return Outcome::Unneeded;
         };
         let live_version =
             ResourceVersion::from(live["metadata"]["resourceVersion"].as_str().unwrap_or_default());
-        if edit
-            .expected_resource_version
-            .as_ref()
-            .is_some_and(|expected_resource_version| *expected_resource_version != live_version)
-        {
+        if edit.expected_resource_version.as_ref().is_some_and(|expected| *expected != live_version) {
             let _ = writeln!(self.transcript, "{write} (moved on)");
             return Outcome::Unneeded;
         }
-        let before = live.clone();
+        let old = live.clone();
         let (note, outcome) = match (edit.change)(live) {
-            Edited::Changed if *live == before => unreachable!("an edit said it changed what it left alone"),
+            Edited::Changed if *live == old => {
+                unreachable!("an edit returned Changed for an unchanged object")
+            }
             Edited::Changed => {
                 let (uid, name) = (Uid::default(), write.target.key.name.clone());
                 (String::new(), Outcome::Done { resource_version: live_version, uid, name })
             }
             Edited::Unneeded => (" (unneeded)".to_owned(), Outcome::Unneeded),
-            Edited::Impossible(why) => (format!(" (impossible: {why})"), Outcome::Unneeded),
+            Edited::Impossible(reason) => (format!(" (impossible: {reason})"), Outcome::Unneeded),
         };
         let _ = writeln!(self.transcript, "{write}{note}");
         outcome
     }
 }
 
-impl Rehearsing<'_> {
-    fn amend(&mut self, write: &Write, amend: &PatchMetadata, path: &str) -> Outcome {
+impl RehearsalIo<'_> {
+    fn patch_metadata(&mut self, write: &Write, patch: &PatchMetadata, path: &str) -> Outcome {
         let Target { uid, .. } = &write.target;
-        let live = self.world.live.get(path).map(|object| &object["metadata"]);
+        let live = self.cluster.live.get(path).map(|object| &object["metadata"]);
         let live = live.filter(|metadata| Uid::from(metadata["uid"].as_str().unwrap_or_default()) == *uid);
-        let fields = live.and_then(|metadata| (amend.fields)(metadata));
+        let fields = live.and_then(|metadata| (patch.fields)(metadata));
         let note = fields.as_ref().map_or_else(|| " (unneeded)".to_owned(), |fields| format!(": {fields}"));
         let _ = writeln!(self.transcript, "{write}{note}");
-        if fields.is_some() { done_with(write) } else { Outcome::Unneeded }
+        if fields.is_some() { success_of(write) } else { Outcome::Unneeded }
     }
 }
 
-impl ReconcileIo for Rehearsing<'_> {
-    fn with_view(&self, eye: &mut dyn FnMut(&View<'_>)) {
-        eye(&self.world.view());
+impl ReconcileIo for RehearsalIo<'_> {
+    fn with_view(&self, f: &mut dyn FnMut(&View<'_>)) {
+        f(&self.cluster.view());
     }
 
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
-        let applied = self.carry_out(&plan);
+        let applied = self.apply_now(&plan);
         Box::pin(async move { applied })
     }
 
     fn measure(&mut self, measurement: Measurement) {
-        self.note_measurement(&measurement);
+        self.write_measurement(&measurement);
     }
 
     fn enqueue(&mut self, item: Item) {
@@ -211,47 +209,47 @@ impl ReconcileIo for Rehearsing<'_> {
     }
 
     fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>> {
-        let answers = keys.iter().map(|key| self.fetch_one(resource, key)).collect();
-        Box::pin(async move { answers })
+        let results = keys.iter().map(|key| self.get(resource, key)).collect();
+        Box::pin(async move { results })
     }
 
     fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, FetchResult> {
-        let answer = self.fetch_one(resource, key);
-        Box::pin(async move { answer })
+        let result = self.get(resource, key);
+        Box::pin(async move { result })
     }
 
     fn resource_of<'a>(
         &'a mut self,
-        line: &'a TypeMeta,
+        kind: &'a TypeMeta,
     ) -> BoxFuture<'a, Result<Option<Resource>, ApiError>> {
-        let served = self.world.discovered.clone().map(|discovered| {
-            let resources = discovered.resources.into_iter().map(|one| one.resource);
-            resources.into_iter().find(|resource| TypeMeta::of(resource) == *line)
+        let served = self.cluster.discovery.clone().map(|discovery| {
+            let resources = discovery.resources.into_iter().map(|served| served.resource);
+            resources.into_iter().find(|resource| TypeMeta::of(resource) == *kind)
         });
         Box::pin(async move { served })
     }
 
-    fn effects(&mut self, stir: Effects) {
-        for EnqueuedItem { queue, item, rate_limited: slowly } in stir.enqueued {
-            let slowly = if slowly { " slowly" } else { "" };
+    fn effects(&mut self, effects: Effects) {
+        for EnqueuedItem { queue, item, rate_limited } in effects.enqueued {
+            let slowly = if rate_limited { " slowly" } else { "" };
             let _ = writeln!(self.transcript, "wake {item} of {queue}{slowly}");
         }
-        stir.events.iter().for_each(|event| self.note_event(event));
+        effects.events.iter().for_each(|event| self.write_event(event));
     }
 
-    fn list<'a>(&'a mut self, listings: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {
-        let answers = listings.iter().map(|listing| self.list_one(listing)).collect();
-        Box::pin(async move { answers })
+    fn list<'a>(&'a mut self, requests: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {
+        let results = requests.iter().map(|request| self.list_now(request)).collect();
+        Box::pin(async move { results })
     }
 
     fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>> {
         self.transcript.push_str("discover\n");
-        let discovered = self.world.discovered.clone();
-        Box::pin(async move { discovered })
+        let discovery = self.cluster.discovery.clone();
+        Box::pin(async move { discovery })
     }
 }
 
-/// The writes of a step that are sent at once.
+/// The batches of a step; the writes of a batch are sent concurrently.
 fn batches(step: &Step) -> Vec<&[Write]> {
     let (mut rest, mut batches) = (step.writes(), Vec::new());
     let mut size = if matches!(step, Step::SlowStart(_)) { 1 } else { rest.len() };
@@ -263,8 +261,8 @@ fn batches(step: &Step) -> Vec<&[Write]> {
     batches
 }
 
-/// What the server would answer; a name it chose ends in `-new`.
-fn done_with(write: &Write) -> Outcome {
+/// The outcome of a successful write. A generated name ends in `new`.
+fn success_of(write: &Write) -> Outcome {
     let name = match &write.action {
         Action::Create(body) if write.target.key.name.is_empty() => {
             ArcStr::from(format!("{}new", body["metadata"]["generateName"].as_str().unwrap_or_default()))

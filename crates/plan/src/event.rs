@@ -1,35 +1,35 @@
-//! Events that a controller wants people to see.
+//! Events that a controller records.
 
 use std::collections::BTreeMap;
 
 use keleustes_objects::{Kind, Resource, ResourceVersion, Uid};
 
-/// An event to be recorded with the API.
+/// An Event that the recorder sends to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedEvent {
-    /// The object it is about.
+    /// `involvedObject`.
     pub involved_object: InvolvedObject,
-    /// How serious it is.
+    /// `type`.
     pub event_type: EventType,
-    /// One CamelCase word for machines.
+    /// `reason`: one CamelCase word.
     pub reason: String,
-    /// A sentence for people.
+    /// `message`.
     pub message: String,
-    /// Annotations of the event itself.
+    /// Annotations of the Event.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// How serious an event is. There is no third kind.
+/// The type of an Event. The API knows no third one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventType {
-    /// As it should be.
+    /// `Normal`.
     Normal,
-    /// Somebody may want to look.
+    /// `Warning`.
     Warning,
 }
 
 impl EventType {
-    /// As the API writes it.
+    /// The API's spelling.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl EventType {
     }
 }
 
-/// The object that an event is about.
+/// The object an Event refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InvolvedObject {
     /// Group and version.
@@ -50,16 +50,16 @@ pub struct InvolvedObject {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// The life that is meant.
+    /// UID.
     pub uid: Uid,
-    /// The state that was seen.
+    /// The resourceVersion of the cached object.
     pub resource_version: ResourceVersion,
-    /// A part of the object; empty for all of it.
+    /// A field of the object; empty for the whole object.
     pub field_path: String,
 }
 
 impl InvolvedObject {
-    /// Refers to a cached object. Caches hold no type lines; the type knows them.
+    /// A reference to a cached object.
     pub fn of<T: Kind>(object: &T) -> Self {
         let (meta, resource) = (object.meta(), T::RESOURCE);
         Self::named(
@@ -71,7 +71,7 @@ impl InvolvedObject {
         )
     }
 
-    /// Refers to an object of any resource.
+    /// A reference to an object of any resource.
     #[must_use]
     pub fn named(
         resource: &Resource,
@@ -93,13 +93,13 @@ impl InvolvedObject {
 }
 
 impl PlannedEvent {
-    /// An event of the normal course of things.
+    /// An event of type `Normal`.
     #[must_use]
     pub fn normal(involved: InvolvedObject, reason: &str, message: impl Into<String>) -> Self {
         Self::new(involved, EventType::Normal, reason, message.into())
     }
 
-    /// An event that somebody may want to look at.
+    /// An event of type `Warning`.
     #[must_use]
     pub fn warning(involved: InvolvedObject, reason: &str, message: impl Into<String>) -> Self {
         Self::new(involved, EventType::Warning, reason, message.into())

@@ -1,52 +1,51 @@
-//! What an API server serves, as far as it could be learnt; what could not is told apart from what is not there.
+//! The result of API discovery. It distinguishes a resource that is not served from one whose discovery failed.
 
 use std::collections::BTreeMap;
 
 use crate::Resource;
 
-/// What a server serves, as far as it could be learnt.
+/// The resources that a server serves, as far as discovery succeeded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscoveredResources {
     /// All resources of all groups and versions, in the server's order.
     pub resources: Vec<ApiResource>,
-    /// Groups and versions (`group/version`, or `version` for the core group) whose resources could not
-    /// be learnt, and why; `api` or `apis` if a whole root could not. While this is not empty, a resource
-    /// that is missing above may still exist.
+    /// Errors by group version (`group/version`, or `version` for the core group), or by `api` and `apis` if a whole
+    /// root failed. While this is not empty, a resource that is missing above may still be served.
     pub failed: BTreeMap<String, String>,
 }
 
 /// One resource in one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiResource {
-    /// What URLs and objects are made of.
+    /// Group, version, plural and kind.
     pub resource: Resource,
-    /// Whether this is the version that the server prefers for the group.
+    /// Whether this is the preferred version of the group.
     pub preferred: bool,
-    /// The name of one.
+    /// The singular name.
     pub singular: String,
-    /// What may be done with it.
+    /// The supported verbs.
     pub verbs: Vec<String>,
-    /// Other names for it.
+    /// The short names.
     pub short_names: Vec<String>,
-    /// Groups of resources that it is listed with.
+    /// The categories, such as `all`.
     pub categories: Vec<String>,
-    /// Parts of it with a URL of their own.
+    /// The subresources.
     pub subresources: Vec<Subresource>,
 }
 
-/// A part of a resource with a URL of its own.
+/// A subresource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subresource {
     /// The name in URLs.
     pub name: String,
-    /// The kind of what is read and written there; empty if the server does not say.
+    /// The kind of its body; empty if discovery does not name it.
     pub kind: String,
-    /// What may be done with it.
+    /// The supported verbs.
     pub verbs: Vec<String>,
 }
 
 impl ApiResource {
-    /// Whether something may be done with it.
+    /// Whether it supports the verb.
     #[must_use]
     pub fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|candidate| candidate == verb)
@@ -54,22 +53,21 @@ impl ApiResource {
 }
 
 impl DiscoveredResources {
-    /// Each resource in one version: the one that the server prefers for its group, or the first that has
-    /// the resource. Sorted by group and name.
+    /// Each resource in one version: the preferred version of its group, or the first version that serves it. Sorted by
+    /// group and plural.
     #[must_use]
     pub fn preferred(&self) -> Vec<&ApiResource> {
         let mut chosen = BTreeMap::new();
         for one in &self.resources {
-            let there = chosen.entry((&one.resource.group, &one.resource.plural)).or_insert(one);
+            let choice = chosen.entry((&one.resource.group, &one.resource.plural)).or_insert(one);
             if one.preferred {
-                *there = one;
+                *choice = one;
             }
         }
         chosen.into_values().collect()
     }
 
-    /// Why a whole root could not be learnt, if that is so: then hardly anything can be said of what the
-    /// server serves.
+    /// The error of a whole root, `api` or `apis`, if its discovery failed.
     #[must_use]
     pub fn root_failure(&self) -> Option<&str> {
         ["api", "apis"].into_iter().find_map(|root| self.failed.get(root)).map(String::as_str)
@@ -112,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_is_told_apart_from_a_group() {
+    fn a_failed_root_differs_from_a_failed_group() {
         let failed = |name: &str| DiscoveredResources {
             failed: BTreeMap::from([(name.to_owned(), "no".to_owned())]),
             ..DiscoveredResources::default()

@@ -1,4 +1,4 @@
-//! What few pods have, behind one pointer.
+//! Fields that few pods have, behind one pointer.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use crate::annotations::{
 use crate::{ArcStr, Condition, InternedStr, Pod, Time};
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct More {
+pub(super) struct RareFields {
     pub(super) hostname: ArcStr,
-    pub(super) wanted_node: InternedStr,
-    pub(super) claims: Box<[Claim]>,
+    pub(super) affinity_node: InternedStr,
+    pub(super) claims: Box<[ClaimVolume]>,
     pub(super) reason: InternedStr,
     pub(super) conditions: Box<[Condition]>,
     pub(super) containers: Box<[ContainerStatus]>,
@@ -24,12 +24,12 @@ pub(super) struct More {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Claim {
+pub(super) struct ClaimVolume {
     pub(super) volume: InternedStr,
     pub(super) claim: ArcStr,
 }
 
-/// The annotations that some controller reads; all others are skipped by the parser.
+/// The annotations that a controller reads; the parser skips all others.
 const READ: [&str; 5] = [
     POD_DELETION_COST,
     JOB_COMPLETION_INDEX,
@@ -38,7 +38,7 @@ const READ: [&str; 5] = [
     CONFIG_MIRROR,
 ];
 
-/// Those of [`READ`] that a pod has.
+/// The annotations of [`READ`] that a pod has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ReadAnnotations(Box<[(&'static str, InternedStr)]>);
 
@@ -69,54 +69,56 @@ impl Pod {
     /// `spec.hostname`.
     #[must_use]
     pub fn hostname(&self) -> &str {
-        self.more.as_deref().map_or("", |more| &more.hostname)
+        self.rare.as_deref().map_or("", |rare| &rare.hostname)
     }
 
-    /// The node it is bound to or, while it is not, the one node that its required affinity names.
+    /// The node it is bound to or, until then, the one node that its required node affinity names.
     #[must_use]
     pub fn target_node(&self) -> Option<&InternedStr> {
-        let wanted = self.more.as_deref().map(|more| &more.wanted_node);
-        Some(&self.node_name).filter(|name| !name.is_empty()).or(wanted.filter(|name| !name.is_empty()))
+        let affinity_node = self.rare.as_deref().map(|rare| &rare.affinity_node);
+        Some(&self.node_name)
+            .filter(|name| !name.is_empty())
+            .or(affinity_node.filter(|name| !name.is_empty()))
     }
 
-    /// The claim that one of its volumes mounts.
+    /// The name of the PVC that a volume mounts.
     #[must_use]
     pub fn pvc_of_volume(&self, volume: &str) -> Option<&ArcStr> {
-        self.more.as_deref()?.claims.iter().find(|claim| claim.volume == volume).map(|claim| &claim.claim)
+        self.rare.as_deref()?.claims.iter().find(|claim| claim.volume == volume).map(|claim| &claim.claim)
     }
 
-    /// Volumes that mount claims, with the names of the claims.
+    /// The volumes that mount PVCs, with the names of the PVCs.
     pub fn persistent_volume_claims(&self) -> impl Iterator<Item = (&InternedStr, &ArcStr)> {
-        let claims = self.more.as_deref().map_or(&[][..], |more| &more.claims);
+        let claims = self.rare.as_deref().map_or(&[][..], |rare| &rare.claims);
         claims.iter().map(|claim| (&claim.volume, &claim.claim))
     }
 
     /// `status.reason`, such as `Evicted`.
     #[must_use]
     pub fn reason(&self) -> &str {
-        self.more.as_deref().map_or("", |more| &more.reason)
+        self.rare.as_deref().map_or("", |rare| &rare.reason)
     }
 
-    /// All conditions that are kept whole; see [`Pod::full_condition`].
+    /// All conditions that are stored with all fields; see [`Pod::full_condition`].
     #[must_use]
     pub fn full_conditions(&self) -> &[Condition] {
-        self.more.as_deref().map_or(&[], |more| &more.conditions)
+        self.rare.as_deref().map_or(&[], |rare| &rare.conditions)
     }
 
-    /// What became of its containers, then of its init containers. Empty if no container was ever
-    /// restarted and none has ended, but for init containers that did their work.
+    /// The statuses of its containers, then of its init containers. Empty if no container has restarted or terminated,
+    /// apart from init containers that exited with 0.
     #[must_use]
     pub fn container_statuses(&self) -> &[ContainerStatus] {
-        self.more.as_deref().map_or(&[], |more| &more.containers)
+        self.rare.as_deref().map_or(&[], |rare| &rare.containers)
     }
 
-    /// How many seconds its deletion leaves it.
+    /// `deletionGracePeriodSeconds`.
     #[must_use]
     pub fn deletion_grace_seconds(&self) -> Option<i64> {
-        self.more.as_deref()?.deletion_grace_seconds
+        self.rare.as_deref()?.deletion_grace_seconds
     }
 
-    /// When its deletion was asked for: the server writes the time at which the grace ends.
+    /// When its deletion was requested: the deletionTimestamp is the end of the grace period.
     #[must_use]
     pub fn deletion_requested_at(&self) -> Option<Time> {
         let grace = self.deletion_grace_seconds().unwrap_or(0);
@@ -147,14 +149,14 @@ impl Pod {
         self.annotation(JOB_INDEX_IGNORED_FAILURE_COUNT)
     }
 
-    /// Whether a kubelet made it from a file of its own.
+    /// Whether it is a mirror pod.
     #[must_use]
     pub fn is_mirror(&self) -> bool {
         self.annotation(CONFIG_MIRROR).is_some()
     }
 
     fn annotation(&self, key: &str) -> Option<&str> {
-        let ReadAnnotations(pairs) = &self.more.as_deref()?.annotations;
+        let ReadAnnotations(pairs) = &self.rare.as_deref()?.annotations;
         pairs.iter().find(|(candidate, _)| *candidate == key).map(|(_, value)| value.as_str())
     }
 }

@@ -1,4 +1,4 @@
-//! Identities of objects over time: the uid of a life and the resourceVersion of a state.
+//! The UID of an object and the resourceVersion of a state.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::ArcStr;
 
-/// The uid of one life of an object. UUIDs, which is what API servers hand out, take no allocation.
+/// The UID of an object. UUIDs, which API servers assign, take no allocation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid(UidForm);
 
@@ -19,7 +19,7 @@ enum UidForm {
 }
 
 impl Uid {
-    /// Whether no uid is known.
+    /// Whether the UID is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, UidForm::Other(text) if text.is_empty())
@@ -38,7 +38,7 @@ impl From<&str> for Uid {
     }
 }
 
-/// Reads the one spelling that is written back letter by letter: lower case, with hyphens.
+/// Parses the canonical spelling only, lower case with hyphens, so that formatting restores the text.
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let bytes = text.as_bytes();
     if bytes.len() != 36 || [8, 13, 18, 23].iter().any(|&at| bytes[at] != b'-') {
@@ -72,10 +72,10 @@ impl fmt::Display for Uid {
     }
 }
 
-/// The resourceVersion of one state of an object, or of a whole list.
+/// The resourceVersion of an object or of a list.
 ///
-/// Versions of one resource in one cluster are comparable as integers. A version that is not a plain
-/// positive integer compares with nothing, so nobody ever waits for it.
+/// resourceVersions of one resource in one cluster compare as integers. One that is not a positive decimal integer
+/// compares with nothing, so nothing waits for it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResourceVersion(VersionForm);
 
@@ -86,7 +86,7 @@ enum VersionForm {
 }
 
 impl ResourceVersion {
-    /// Whether no version is known.
+    /// Whether the resourceVersion is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, VersionForm::Other(text) if text.is_empty())
@@ -105,7 +105,7 @@ impl ResourceVersion {
         }
     }
 
-    /// The last 15 digits as a number, for a gauge (a double holds no more exactly).
+    /// The last 15 digits as a gauge value, because a double holds no more exactly.
     #[must_use]
     pub fn gauge(&self) -> f64 {
         let digits = self.digits().unwrap_or_default();
@@ -143,7 +143,7 @@ impl fmt::Display for ResourceVersion {
     }
 }
 
-macro_rules! text_on_the_wire {
+macro_rules! string_in_json {
     ($name:ident) => {
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -164,15 +164,15 @@ macro_rules! text_on_the_wire {
     };
 }
 
-text_on_the_wire!(Uid);
-text_on_the_wire!(ResourceVersion);
+string_in_json!(Uid);
+string_in_json!(ResourceVersion);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn uids_are_written_back_as_they_were_read() {
+    fn uids_are_written_back_unchanged() {
         for text in ["", "5f0e0a5e-7a52-4d6c-9a6b-0123456789ab", "5F0E0A5E-7A52-4D6C-9A6B-0123456789AB", "x"]
         {
             assert_eq!(Uid::from(text).to_string(), text);
@@ -182,7 +182,7 @@ mod tests {
 
     /// Proves INF-75.
     #[test]
-    fn versions_compare_as_integers_of_any_length_or_not_at_all() {
+    fn resource_versions_compare_as_integers_of_any_length_or_not_at_all() {
         let older = |a: &str, b: &str| ResourceVersion::from(a).is_older_than(&ResourceVersion::from(b));
         assert!(older("9", "10"));
         assert!(older("99999999999999999998", "99999999999999999999"));

@@ -1,11 +1,11 @@
-//! Messages and the JSON that stands for them.
+//! Messages and the JSON they are transcoded to.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{DecodeError, Encoded, EndpointSlice, Node, Object as _, ReplicaSet};
 
-/// Numbers as they stand on the wire: seven bits in a byte, the lowest first.
+/// Encodes varints.
 fn varints<const N: usize>(numbers: [usize; N]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for mut rest in numbers {
@@ -31,7 +31,7 @@ fn text(field: usize, text: &str) -> Vec<u8> {
     part(field, &[text.as_bytes()])
 }
 
-/// A ReplicaSet as a server writes it: what is not set is there and empty.
+/// A ReplicaSet as a server encodes it: unset fields are present and empty.
 fn replica_set() -> Vec<u8> {
     let labels = part(11, &[&text(1, "app"), &text(2, "web \"x\"\n")]);
     let created = part(8, &[&number(1, 61), &number(2, 0)]);
@@ -40,7 +40,7 @@ fn replica_set() -> Vec<u8> {
     let limit = part(1, &[&text(1, "cpu"), &part(2, &[&text(1, "100m")])]);
     let port = part(2, &[&number(1, 1), &number(2, 0), &text(3, "http")]);
     let probe = part(10, &[&part(1, &[&part(2, &[&text(1, "/"), &port])]), &number(2, 0)]);
-    // Neither privileged nor said to be so: the one is a pointer, the other is not.
+    // Two false booleans: `privileged` is a pointer, `stdin` is not.
     let context = part(15, &[&number(2, 0)]);
     let context = [context, number(16, 0)].concat();
     let container = part(
@@ -55,7 +55,7 @@ fn replica_set() -> Vec<u8> {
 }
 
 #[test]
-fn a_message_is_written_down_as_the_server_writes_its_json() {
+fn a_message_is_transcoded_to_the_json_of_the_server() {
     let written = to_json(&replica_set(), &REPLICA_SET).unwrap();
     let probe = json!({"httpGet": {"path": "/", "port": "http"}});
     let container = json!({
@@ -84,25 +84,25 @@ fn a_message_is_written_down_as_the_server_writes_its_json() {
 }
 
 #[test]
-fn a_field_that_would_be_lost_is_asked_for_as_json() {
-    let at_the_top = [replica_set(), text(99, "new")].concat();
-    let deep_inside = part(2, &[&part(3, &[&part(2, &[&text(99, "new")])])]);
-    for message in [at_the_top, deep_inside] {
-        assert_eq!(to_json(&message, &REPLICA_SET), Err(NotWhole::Stranger));
+fn an_unknown_field_requires_json() {
+    let top_level = [replica_set(), text(99, "new")].concat();
+    let nested = part(2, &[&part(3, &[&part(2, &[&text(99, "new")])])]);
+    for message in [top_level, nested] {
+        assert_eq!(to_json(&message, &REPLICA_SET), Err(TranscodeError::UnknownField));
         assert!(matches!(Encoded::Protobuf(&message).read::<ReplicaSet>(), Err(DecodeError::RequiresJson)));
     }
 }
 
 #[test]
-fn half_a_message_is_an_error() {
+fn a_truncated_message_is_malformed() {
     let message = replica_set();
     let half = to_json(&message[..message.len() / 2], &REPLICA_SET);
-    assert!(matches!(half, Err(NotWhole::Malformed(_))), "{half:?}");
-    assert!(matches!(to_json(&number(1, 7), &REPLICA_SET), Err(NotWhole::Malformed(_))));
+    assert!(matches!(half, Err(TranscodeError::Malformed(_))), "{half:?}");
+    assert!(matches!(to_json(&number(1, 7), &REPLICA_SET), Err(TranscodeError::Malformed(_))));
 }
 
 #[test]
-fn of_a_node_conditions_are_kept_and_much_is_skipped() {
+fn a_transcoded_node_keeps_conditions_taints_and_allocatable() {
     let taint =
         part(5, &[&text(1, "full"), &text(2, ""), &text(3, "NoExecute"), &part(4, &[&number(1, 61)])]);
     let spec = part(
@@ -128,10 +128,10 @@ fn of_a_node_conditions_are_kept_and_much_is_skipped() {
     assert_eq!(node.allocatable_cpu_milli, 1500);
 }
 
-/// No two fields of a message have one number or one name, whatever stands in the place of others included.
+/// No two fields of a message have the same number or name, those of inlined messages included.
 #[test]
-fn every_field_is_there_once() {
-    fn names(message: &'static Whole, seen: &mut Vec<&'static str>) {
+fn field_numbers_and_names_are_unique() {
+    fn names(message: &'static FullMessage, seen: &mut Vec<&'static str>) {
         let mut numbers: Vec<_> = message.0.iter().map(|(number, ..)| number).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -157,7 +157,7 @@ fn every_field_is_there_once() {
 }
 
 #[test]
-fn of_an_endpoint_slice_nothing_is_lost() {
+fn a_transcoded_endpoint_slice_loses_no_field() {
     let target = part(4, &[&text(1, "Pod"), &text(2, "a"), &text(3, "p"), &text(4, "u"), &text(5, "")]);
     let hints = part(8, &[&part(1, &[&text(1, "z")])]);
     let pod = part(

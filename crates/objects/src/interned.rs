@@ -1,4 +1,4 @@
-//! Values that many objects have in common are held once and freed with their last user.
+//! Interned values: equal values share one allocation, which is freed with its last user.
 
 use std::fmt;
 use std::hash::Hash;
@@ -8,11 +8,11 @@ use internment::ArcIntern;
 use serde::de::{Deserialize, Deserializer};
 use serde::{Serialize, Serializer};
 
-/// A value that is held once, however many objects have an equal one.
+/// An interned value: all equal values share one allocation.
 pub struct Interned<T: Eq + Hash + Send + Sync + 'static>(ArcIntern<T>);
 
 impl<T: Eq + Hash + Send + Sync> Interned<T> {
-    /// Finds the value among those that are held, or holds it from now on.
+    /// Returns the existing allocation of an equal value, or interns this one.
     #[must_use]
     pub fn new(value: T) -> Self {
         Self(ArcIntern::new(value))
@@ -25,7 +25,7 @@ impl<T: Eq + Hash + Send + Sync> Clone for Interned<T> {
     }
 }
 
-/// Equal values are one allocation, so this compares addresses.
+/// Compares addresses, because equal values share one allocation.
 impl<T: Eq + Hash + Send + Sync> PartialEq for Interned<T> {
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
@@ -65,7 +65,7 @@ impl<'de, T: Eq + Hash + Send + Sync + Deserialize<'de>> Deserialize<'de> for In
     }
 }
 
-/// A list that is held once, however many objects have an equal one. The empty one costs nothing.
+/// An interned list. The empty list takes no allocation.
 pub struct InternedList<T: Eq + Hash + Send + Sync + 'static>(Option<Interned<Box<[T]>>>);
 
 impl<T: Eq + Hash + Send + Sync> Clone for InternedList<T> {
@@ -133,7 +133,7 @@ impl<T: Eq + Hash + Send + Sync + Serialize> Serialize for InternedList<T> {
     }
 }
 
-/// `null` is the empty list: hand-made objects write it so.
+/// `null` is the empty list, as in objects written by hand.
 impl<'de, T: Eq + Hash + Send + Sync + Deserialize<'de>> Deserialize<'de> for InternedList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Option::<Vec<T>>::deserialize(deserializer)?.unwrap_or_default().into())
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_lists_are_held_once_and_empty_ones_not_at_all() {
+    fn equal_lists_share_one_allocation_and_empty_ones_take_none() {
         let one: InternedList<u32> = serde_json::from_str("[1,2]").unwrap();
         let two = InternedList::from(vec![1, 2]);
         assert_eq!(one, two);

@@ -1,4 +1,4 @@
-//! The two kinds of strings that objects are made of: interned words and texts of their own.
+//! The two string types of objects: interned, and reference-counted without interning.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -9,14 +9,15 @@ use internment::ArcIntern;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::{Serialize, Serializer};
 
-/// A string of its own, cheap to clone. The empty one takes no allocation.
+/// A reference-counted string, for values that objects do not share, such as names. The empty string takes no
+/// allocation.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ArcStr(Option<Arc<str>>);
 
-/// A string that a cluster repeats; every equal word shares one allocation, freed with its last user.
+/// An interned string, for values that a cluster repeats, such as namespaces and label keys. Equal strings share one
+/// allocation, which is freed with its last user.
 ///
-/// Words order and hash by content, never by address, so that nothing observable depends on where
-/// the allocator happened to put them.
+/// Order and hash depend on the content, never on the address, so that runs are reproducible.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct InternedStr(Option<ArcIntern<str>>);
 
@@ -44,7 +45,7 @@ impl PartialOrd for InternedStr {
 
 impl Ord for InternedStr {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // Equal words are one allocation, which saves reading most of the strings in a sorted table.
+        // Equal strings share one allocation, so most comparisons in a sorted map need not read them.
         if self.0 == other.0 { std::cmp::Ordering::Equal } else { self.as_str().cmp(other.as_str()) }
     }
 }
@@ -85,7 +86,7 @@ macro_rules! string_like {
                 self.as_str()
             }
         }
-        // As strings hash, because both are borrowed as strings.
+        // Hashes as `str` does, which `Borrow<str>` requires.
         impl std::hash::Hash for $name {
             fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
                 self.as_str().hash(state);
@@ -127,7 +128,7 @@ macro_rules! string_like {
                     fn visit_str<E: Error>(self, text: &str) -> Result<$name, E> {
                         Ok($name::from(text))
                     }
-                    // The API encodes an absent string as null in a few hand-made objects.
+                    // Objects written by hand may hold null for an absent string.
                     fn visit_unit<E: Error>(self) -> Result<$name, E> {
                         Ok($name::default())
                     }
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_words_share_one_allocation() {
+    fn equal_interned_strings_share_one_allocation() {
         let one = InternedStr::from("kube-system");
         let two: InternedStr = serde_json::from_str("\"kube-system\"").unwrap();
         assert_eq!(one, two);
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_strings_cost_nothing_and_are_all_equal() {
+    fn empty_strings_take_no_allocation_and_are_equal() {
         assert_eq!((size_of::<ArcStr>(), size_of::<InternedStr>()), (16, 16));
         assert_eq!(ArcStr::from(""), ArcStr::default());
         assert_eq!(InternedStr::from(""), InternedStr::default());
@@ -163,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn words_order_by_content() {
-        let mut words: Vec<InternedStr> = ["b", "a", "c"].into_iter().map(InternedStr::from).collect();
-        words.sort();
-        assert_eq!(words, ["a", "b", "c"]);
+    fn interned_strings_order_by_content() {
+        let mut strings: Vec<InternedStr> = ["b", "a", "c"].into_iter().map(InternedStr::from).collect();
+        strings.sort();
+        assert_eq!(strings, ["a", "b", "c"]);
     }
 }
