@@ -66,7 +66,10 @@ mod tests {
         let mut absent = AbsentOwnerCache::default();
         let nth = |n: usize| identity("ns", &n.to_string());
         (0..500).for_each(|n| absent.add(&nth(n)));
-        assert!(absent.has(&nth(0)), "500 entries fit, and this lookup makes the first one most recently used");
+        assert!(
+            absent.has(&nth(0)),
+            "500 entries fit, and this lookup makes the first one most recently used"
+        );
         absent.add(&nth(500));
         assert!(absent.has(&nth(0)));
         assert!(!absent.has(&nth(1)), "the least recently used entry is evicted");

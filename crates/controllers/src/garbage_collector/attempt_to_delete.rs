@@ -9,7 +9,7 @@ use keleustes_plan::{
 
 use super::graph::{FOREGROUND, Node, ORPHAN};
 use super::identity::Identity;
-use super::lookup::{get_live, resolve_target, reconcile_error};
+use super::lookup::{get_live, reconcile_error, resolve_target};
 use super::references::{OwnerReferencesPatch, without_finalizer};
 use super::{ATTEMPT_TO_DELETE, Graph, GraphEffects, VIRTUAL, item_of};
 
@@ -132,8 +132,14 @@ impl AttemptToDelete {
         if !owners.solid.is_empty() {
             let stale: Vec<Uid> = owners.dangling.into_iter().chain(owners.waiting_for_dependents).collect();
             if !stale.is_empty() {
-                let because = "these owners no longer exist or wait for their dependents, and it has a solid owner";
-                OwnerReferencesPatch::send(vec![OwnerReferencesPatch::remove_owners(target, &stale, because)], cx, false).await?;
+                let because =
+                    "these owners no longer exist or wait for their dependents, and it has a solid owner";
+                OwnerReferencesPatch::send(
+                    vec![OwnerReferencesPatch::remove_owners(target, &stale, because)],
+                    cx,
+                    false,
+                )
+                .await?;
             }
             return Ok(Deleted::Done);
         }
@@ -144,8 +150,11 @@ impl AttemptToDelete {
         }
         if dependents.iter().any(|dependent| dependent.deleting_dependents) {
             // Owner and dependent may both be in foreground deletion and block each other.
-            let patch =
-                OwnerReferencesPatch::unblock_owners(target, meta, "its owner and its dependent block each other's deletion");
+            let patch = OwnerReferencesPatch::unblock_owners(
+                target,
+                meta,
+                "its owner and its dependent block each other's deletion",
+            );
             OwnerReferencesPatch::send(patch.into_iter().collect(), cx, false).await?;
         }
         delete(
@@ -173,8 +182,9 @@ impl AttemptToDelete {
                 uid: reference.uid.clone(),
             };
             let cluster_identity = Identity { key: Key::cluster(reference.name.clone()), ..identity.clone() };
-            let is_absent_owner =
-                self.memory.with(|graph| graph.is_absent_owner(&cluster_identity) || graph.is_absent_owner(&identity));
+            let is_absent_owner = self
+                .memory
+                .with(|graph| graph.is_absent_owner(&cluster_identity) || graph.is_absent_owner(&identity));
             if is_absent_owner {
                 owners.dangling.push(identity.uid);
                 continue;

@@ -33,7 +33,11 @@ impl AttemptToOrphan {
         for dependent in dependents {
             // A namespaced kind without a namespace cannot be addressed, so there is nothing to patch.
             if let Some(target) = resolve_target(cx, &dependent.identity).await? {
-                patches.push(OwnerReferencesPatch::remove_owners(&target, std::slice::from_ref(&uid), "its owner is deleted with propagationPolicy Orphan"));
+                patches.push(OwnerReferencesPatch::remove_owners(
+                    &target,
+                    std::slice::from_ref(&uid),
+                    "its owner is deleted with propagationPolicy Orphan",
+                ));
             }
         }
         // All dependents are patched before the finalizer is removed: once the owner is deleted, the

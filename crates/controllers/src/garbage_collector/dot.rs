@@ -107,7 +107,11 @@ mod tests {
     fn dot_lists_nodes_and_edges_in_order_with_their_states() {
         let mut test = TestGraph::default();
         test.update(&object("apps/v1 Deployment", "shop/web", "u2").terminating(&["foregroundDeletion"]));
-        test.update(&object("apps/v1 ReplicaSet", "shop/web-1", "u1").owned("apps/v1 Deployment", "web", "u2"));
+        test.update(&object("apps/v1 ReplicaSet", "shop/web-1", "u1").owned(
+            "apps/v1 Deployment",
+            "web",
+            "u2",
+        ));
         test.update(&object("v1 Pod", "shop/odd\"\\\nname", "u0").owned("v1 Pod", "gone", "u3"));
         test.update(&object("v1 Pod", "shop/alone", "u9"));
         let dot = to_dot(&select(&test.graph, &[]));
@@ -206,8 +210,7 @@ mod tests {
         let named = |uids: &[&str]| {
             let uids: Vec<Uid> = uids.iter().map(|uid| Uid::from(*uid)).collect();
             let dot = to_dot(&select(&test.graph, &uids));
-            dot
-                .lines()
+            dot.lines()
                 .filter_map(|line| Some(line.trim().strip_prefix("uid=\"")?.strip_suffix('"')?.to_owned()))
                 .collect::<Vec<_>>()
                 .join(" ")

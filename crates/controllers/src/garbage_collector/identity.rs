@@ -21,7 +21,12 @@ impl Identity {
     /// Whether an owner reference with this apiVersion, kind and `name`, on an object in `namespace`, has
     /// these coordinates. A cluster-scoped owner may be referenced from any namespace, a namespaced owner
     /// only from its own.
-    pub(crate) fn matches_reference(&self, type_meta: &TypeMeta, name: &ArcStr, namespace: &InternedStr) -> bool {
+    pub(crate) fn matches_reference(
+        &self,
+        type_meta: &TypeMeta,
+        name: &ArcStr,
+        namespace: &InternedStr,
+    ) -> bool {
         self.type_meta == *type_meta && self.key.name == *name && self.may_own_in_namespace(namespace)
     }
 

@@ -16,7 +16,9 @@ pub(super) async fn resolve_target(
         // The CRD may not be established yet, or the kind may be wrong; discovery cannot distinguish the two.
         Ok(None) => return Err(ReconcileError::because(no_rest_mapping(&identity.type_meta)).quietly()),
         Err(error) => {
-            return Err(ReconcileError::from_api_error(&error, no_rest_mapping(&identity.type_meta)).quietly());
+            return Err(
+                ReconcileError::from_api_error(&error, no_rest_mapping(&identity.type_meta)).quietly()
+            );
         }
     };
     let key = match (resource.namespaced, identity.key.namespace.is_empty()) {
@@ -28,7 +30,10 @@ pub(super) async fn resolve_target(
 }
 
 /// Reads an object live; `None` if it does not exist or has another UID.
-pub(super) async fn get_live(cx: &mut Context<'_>, target: &Target) -> Result<Option<ObjectMeta>, ReconcileError> {
+pub(super) async fn get_live(
+    cx: &mut Context<'_>,
+    target: &Target,
+) -> Result<Option<ObjectMeta>, ReconcileError> {
     let Target { resource, key, uid } = target;
     let response = cx.fetch_metadata(resource, key).await;
     let found = response.map_err(|error| reconcile_error(&format!("reading {resource} {key}"), &error))?;

@@ -15,11 +15,11 @@
 
 mod absent_owner_cache;
 mod attempt_to_delete;
+mod attempt_to_orphan;
 mod dot;
 mod graph;
-mod identity;
 mod graph_builder;
-mod attempt_to_orphan;
+mod identity;
 mod lookup;
 mod references;
 
@@ -29,8 +29,8 @@ use keleustes_plan::{Controller, DebugPage, Effects, Grant, Item, Loop, Memory, 
 pub use graph::{Graph, GraphEffects};
 
 use self::attempt_to_delete::AttemptToDelete;
-use self::graph_builder::GraphBuilder;
 use self::attempt_to_orphan::AttemptToOrphan;
+use self::graph_builder::GraphBuilder;
 
 /// Options of the garbage collector.
 #[derive(Clone, Debug)]
@@ -82,7 +82,10 @@ pub fn controller(options: &GarbageCollectorOptions) -> Controller {
         .metrics([&SYNC_ERRORS])
         .observer(GraphBuilder { memory: memory.clone() })
         .debug_handler(move |path, query| debug_page(&debug_graph, path, query))
-        .with_loop(Loop::reconciling(ATTEMPT_TO_DELETE, AttemptToDelete { memory: memory.clone() }).workers(options.workers))
+        .with_loop(
+            Loop::reconciling(ATTEMPT_TO_DELETE, AttemptToDelete { memory: memory.clone() })
+                .workers(options.workers),
+        )
         .with_loop(Loop::reconciling(ATTEMPT_TO_ORPHAN, AttemptToOrphan { memory }).workers(options.workers))
 }
 

@@ -99,7 +99,9 @@ async fn send_parallel(
         Outcome::Done { .. } | Outcome::Unneeded => None,
     });
     // An error that keeps the whole plan from being sent applies to every write.
-    failed.map(|(at, code, reconcile_error)| (at, code, applied.error.clone().unwrap_or(reconcile_error))).collect()
+    failed
+        .map(|(at, code, reconcile_error)| (at, code, applied.error.clone().unwrap_or(reconcile_error)))
+        .collect()
 }
 
 /// Removes a finalizer and keeps the order of the others. Succeeds if the finalizer is already removed or the

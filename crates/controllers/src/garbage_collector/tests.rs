@@ -103,14 +103,7 @@ impl TestCluster {
         self.observed(resource, json.clone()).live(resource, json)
     }
 
-    fn failing(
-        mut self,
-        verb: &str,
-        resource: &Resource,
-        key: &str,
-        failure: &ApiError,
-        times: u32,
-    ) -> Self {
+    fn failing(mut self, verb: &str, resource: &Resource, key: &str, failure: &ApiError, times: u32) -> Self {
         let path = resource.object_path(&key.parse::<Key>().unwrap());
         self.rehearsal = self.rehearsal.failing_at(verb, &path, failure.clone(), Some(times));
         self
@@ -187,15 +180,19 @@ fn namespaced_owner_without_namespace_is_not_read() {
 #[test]
 fn failed_live_read_is_retried() {
     let failure = answer(500, "InternalError");
-    let mut cluster =
-        TestCluster::default().has(&SETS, object(&SETS, "ns/set")).failing("get", &SETS, "ns/set", &failure, 1);
+    let mut cluster = TestCluster::default()
+        .has(&SETS, object(&SETS, "ns/set"))
+        .failing("get", &SETS, "ns/set", &failure, 1);
     assert_eq!(
         cluster.attempt_to_delete("set"),
         "get replicasets.apps ns/set\nretry: reading replicasets.apps ns/set: HTTP 500\n"
     );
     let unknown = Resource::namespaced("example.org", "v1", "unknowns", "Unknown");
     let mut cluster = TestCluster::default().has(&unknown, object(&unknown, "ns/one"));
-    assert_eq!(cluster.attempt_to_delete("one"), "retry: unable to get REST mapping for example.org/v1/Unknown.\n");
+    assert_eq!(
+        cluster.attempt_to_delete("one"),
+        "retry: unable to get REST mapping for example.org/v1/Unknown.\n"
+    );
 }
 
 /// Proves GC-56.
@@ -262,7 +259,10 @@ fn terminating_object_is_not_deleted_again() {
     let reads = "get pods ns/pod\nget replicasets.apps ns/gone\n";
     for finalizers in [&["other"][..], &["foregroundDeletion"], &["orphan"]] {
         let live = seen.clone().terminating(finalizers);
-        assert_eq!(TestCluster::default().observed(&PODS, seen.clone()).live(&PODS, live).attempt_to_delete("pod"), reads);
+        assert_eq!(
+            TestCluster::default().observed(&PODS, seen.clone()).live(&PODS, live).attempt_to_delete("pod"),
+            reads
+        );
     }
     let set = object(&SETS, "ns/set").blocking(&MAPS, "owner");
     let mut cluster = TestCluster::default()
@@ -270,7 +270,10 @@ fn terminating_object_is_not_deleted_again() {
         .observed(&SETS, set.clone())
         .live(&SETS, set.terminating(&["other"]))
         .has(&PODS, object(&PODS, "ns/pod").owned(&SETS, "set"));
-    assert!(cluster.attempt_to_delete("set").contains("(Foreground)"), "its deletion in progress has another policy");
+    assert!(
+        cluster.attempt_to_delete("set").contains("(Foreground)"),
+        "its deletion in progress has another policy"
+    );
 }
 
 /// Proves GC-58, GC-59.
@@ -288,7 +291,11 @@ fn owner_known_absent_is_not_read_again() {
     assert_eq!(reads(&cluster.attempt_to_delete("b")), 1, "the owner is known absent in this namespace");
     assert_eq!(reads(&cluster.attempt_to_delete("c")), 2, "and may exist in another");
     assert_eq!(reads(&cluster.attempt_to_delete("aa")), 2);
-    assert_eq!(reads(&cluster.attempt_to_delete("bb")), 1, "a cluster-scoped owner is absent for every namespace");
+    assert_eq!(
+        reads(&cluster.attempt_to_delete("bb")),
+        1,
+        "a cluster-scoped owner is absent for every namespace"
+    );
     assert_eq!(reads(&cluster.attempt_to_delete("d")), 1);
 }
 
@@ -354,12 +361,18 @@ fn cycle_of_blocking_owners_is_unblocked() {
     let deleted = "delete replicasets.apps ns/set because its owner is in foreground deletion, and it has dependents \
         (Foreground) at 7\n";
     assert_eq!(cluster().attempt_to_delete("set"), format!("{reads}{opened}{deleted}"));
-    let refused = cluster().failing("patch", &SETS, "ns/set", &answer(500, "InternalError"), 1).attempt_to_delete("set");
+    let refused = cluster()
+        .failing("patch", &SETS, "ns/set", &answer(500, "InternalError"), 1)
+        .attempt_to_delete("set");
     assert!(refused.contains("FAILED: HTTP 500\nretry: patch replicasets.apps ns/set"), "{refused}");
     assert!(!refused.contains("delete "), "{refused}");
     let mut cluster = cluster();
-    cluster.rehearsal =
-        cluster.rehearsal.failing_at("patch", "/apis/apps/v1/namespaces/ns/replicasets/set", unsupported(), Some(1));
+    cluster.rehearsal = cluster.rehearsal.failing_at(
+        "patch",
+        "/apis/apps/v1/namespaces/ns/replicasets/set",
+        unsupported(),
+        Some(1),
+    );
     let transcript = cluster.attempt_to_delete("set");
     assert!(
         transcript.contains(
@@ -403,7 +416,11 @@ fn existing_object_that_was_not_observed_yet_is_retried() {
              retry: [apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] has not been observed yet\n"
         );
     }
-    assert_eq!(cluster.attempt_to_delete("pod"), "get pods ns/pod\nget replicasets.apps ns/set\n", "the owner is solid");
+    assert_eq!(
+        cluster.attempt_to_delete("pod"),
+        "get pods ns/pod\nget replicasets.apps ns/set\n",
+        "the owner is solid"
+    );
     let mut cluster = cluster.observed(&SETS, object(&SETS, "ns/set"));
     assert_eq!(cluster.attempt_to_delete_virtual("set"), "");
 }
@@ -430,7 +447,8 @@ fn foreground_finalizer_is_removed_when_no_dependent_blocks() {
     let last = object(&SETS, "ns/set").terminating(&["foregroundDeletion"]);
     let transcript = TestCluster::default().has(&SETS, last.clone()).attempt_to_delete("set");
     assert!(transcript.ends_with("{\"finalizers\":null}\n"), "{transcript}");
-    let mut released = TestCluster::default().observed(&SETS, last).live(&SETS, object(&SETS, "ns/set").terminating(&["x"]));
+    let mut released =
+        TestCluster::default().observed(&SETS, last).live(&SETS, object(&SETS, "ns/set").terminating(&["x"]));
     assert!(released.attempt_to_delete("set").ends_with("(unneeded)\n"));
 }
 
@@ -444,11 +462,16 @@ fn orphan_finalizer_is_removed_after_all_dependents_are_patched() {
             .has(&PODS, object(&PODS, "ns/b").blocking(&SETS, "set"))
             .live(&PODS, object(&PODS, "ns/unseen").owned(&SETS, "set"))
     };
-    let patch =
-        |name: &str, result: &str| format!("patch pods ns/{name} because its owner is deleted with propagationPolicy Orphan{result}\n");
+    let patch = |name: &str, result: &str| {
+        format!("patch pods ns/{name} because its owner is deleted with propagationPolicy Orphan{result}\n")
+    };
     let body = ": {\"metadata\":{\"ownerReferences\":[{\"$patch\":\"delete\",\"uid\":\"set\"}]}}";
-    let finalizer_removed = "amend replicasets.apps ns/set because all dependents are orphaned: {\"finalizers\":null}\n";
-    assert_eq!(cluster().attempt_to_orphan("set"), format!("{}{}{finalizer_removed}", patch("a", body), patch("b", body)));
+    let finalizer_removed =
+        "amend replicasets.apps ns/set because all dependents are orphaned: {\"finalizers\":null}\n";
+    assert_eq!(
+        cluster().attempt_to_orphan("set"),
+        format!("{}{}{finalizer_removed}", patch("a", body), patch("b", body))
+    );
     let mut gone = cluster().failing("patch", &PODS, "ns/a", &answer(404, "NotFound"), 1);
     assert!(gone.attempt_to_orphan("set").ends_with(finalizer_removed), "a deleted dependent is orphaned");
     let mut refused = cluster().failing("patch", &PODS, "ns/a", &answer(500, "InternalError"), 1);
@@ -494,7 +517,8 @@ fn resources_without_strategic_merge_get_the_whole_list() {
 fn delete_conflict_is_retried_only_if_owner_references_are_unchanged() {
     let conflict = answer(409, "Conflict");
     let pod = || object(&PODS, "ns/pod").owned(&SETS, "gone");
-    let cluster = || TestCluster::default().has(&PODS, pod()).failing("delete", &PODS, "ns/pod", &conflict, 1);
+    let cluster =
+        || TestCluster::default().has(&PODS, pod()).failing("delete", &PODS, "ns/pod", &conflict, 1);
     let refused = "delete pods ns/pod because none of its owners exists FAILED: HTTP 409\nget pods ns/pod\n";
     let again = "retry: delete pods ns/pod because none of its owners exists: HTTP 409\n";
     assert!(
@@ -503,7 +527,8 @@ fn delete_conflict_is_retried_only_if_owner_references_are_unchanged() {
     );
     let after = |now: Option<Value>| {
         let mut cluster = cluster();
-        cluster.rehearsal = cluster.rehearsal.changing_on_failure(&PODS.object_path(&Key::namespaced("ns", "pod")), now);
+        cluster.rehearsal =
+            cluster.rehearsal.changing_on_failure(&PODS.object_path(&Key::namespaced("ns", "pod")), now);
         cluster.attempt_to_delete("pod")
     };
     let moved = pod().with("/metadata/resourceVersion", json!("8"));
@@ -534,9 +559,14 @@ fn reference_is_judged_by_live_read_not_by_the_graph() {
         .has(&PODS, object(&PODS, "ns/good").owned(&SETS, "set"))
         .has(&PODS, typo);
     assert!(
-        cluster.attempt_to_delete("typo").ends_with("delete pods ns/typo because none of its owners exists (Background) at 7\n")
+        cluster
+            .attempt_to_delete("typo")
+            .ends_with("delete pods ns/typo because none of its owners exists (Background) at 7\n")
     );
-    assert!(!cluster.attempt_to_delete("good").contains("delete"), "its sibling's wrong reference does not affect it");
+    assert!(
+        !cluster.attempt_to_delete("good").contains("delete"),
+        "its sibling's wrong reference does not affect it"
+    );
     assert!(!cluster.attempt_to_delete("old").contains("delete"));
 }
 

@@ -5,12 +5,17 @@ use keleustes_objects::{Key, OwnerReference, TypeMeta};
 use keleustes_plan::{InvolvedObject, PlannedEvent};
 
 use super::super::identity::Identity;
-use super::slots::{SlotIndex, Owners, Reference, Presence};
+use super::slots::{Owners, Presence, Reference, SlotIndex};
 use super::{Graph, GraphEffects};
 
 impl Graph {
     /// Replaces the owner references of an object and updates the links.
-    pub(super) fn update_owner_references(&mut self, at: SlotIndex, owners: &[OwnerReference], effects: &mut GraphEffects) {
+    pub(super) fn update_owner_references(
+        &mut self,
+        at: SlotIndex,
+        owners: &[OwnerReference],
+        effects: &mut GraphEffects,
+    ) {
         if self.references_unchanged(at, owners) {
             return;
         }
@@ -22,7 +27,11 @@ impl Graph {
         }
         self.slots[at].owners = new.into();
         let new = &self.slots[at].owners;
-        self.enqueue_mismatched(at, new.as_slice().iter().filter(|reference| is_added(reference, &old, new)), effects);
+        self.enqueue_mismatched(
+            at,
+            new.as_slice().iter().filter(|reference| is_added(reference, &old, new)),
+            effects,
+        );
         for reference in old.as_slice() {
             if self.slots[at].owners.to(reference.owner).next().is_none() {
                 self.remove_dependent(reference.owner, at);
@@ -78,7 +87,12 @@ impl Graph {
     }
 
     /// Enqueues the dependents whose references disagree with the observed owner.
-    pub(super) fn enqueue_mismatched_dependents(&self, owner: SlotIndex, seen: &Identity, effects: &mut GraphEffects) {
+    pub(super) fn enqueue_mismatched_dependents(
+        &self,
+        owner: SlotIndex,
+        seen: &Identity,
+        effects: &mut GraphEffects,
+    ) {
         for at in self.slots[owner].dependents.iter() {
             if self.reference_differs(at, owner, seen) {
                 if !seen.may_own_in_namespace(&self.slots[at].key.namespace) {
@@ -90,13 +104,25 @@ impl Graph {
     }
 
     /// Whether a dependent has a reference to the owner with these coordinates.
-    pub(super) fn reference_matches(&self, dependent: SlotIndex, owner: SlotIndex, identity: &Identity) -> bool {
+    pub(super) fn reference_matches(
+        &self,
+        dependent: SlotIndex,
+        owner: SlotIndex,
+        identity: &Identity,
+    ) -> bool {
         let slot = &self.slots[dependent];
-        slot.owners.to(owner).any(|one| identity.matches_reference(&one.type_meta, &one.name, &slot.key.namespace))
+        slot.owners
+            .to(owner)
+            .any(|one| identity.matches_reference(&one.type_meta, &one.name, &slot.key.namespace))
     }
 
     /// Whether a dependent has a reference to the owner with other coordinates.
-    pub(super) fn reference_differs(&self, dependent: SlotIndex, owner: SlotIndex, identity: &Identity) -> bool {
+    pub(super) fn reference_differs(
+        &self,
+        dependent: SlotIndex,
+        owner: SlotIndex,
+        identity: &Identity,
+    ) -> bool {
         let slot = &self.slots[dependent];
         slot.owners
             .to(owner)
@@ -128,7 +154,12 @@ impl Graph {
 
     /// Resolves a reference to its owner's slot. An unknown owner gets a virtual node, which is enqueued
     /// because it may not exist.
-    fn resolve_owner(&mut self, at: SlotIndex, owner: &OwnerReference, effects: &mut GraphEffects) -> Reference {
+    fn resolve_owner(
+        &mut self,
+        at: SlotIndex,
+        owner: &OwnerReference,
+        effects: &mut GraphEffects,
+    ) -> Reference {
         let type_meta = TypeMeta::new(owner.api_version.clone(), owner.kind.clone());
         let key = Key { namespace: self.slots[at].key.namespace.clone(), name: owner.name.clone() };
         let found = self.slots.find(&owner.uid);

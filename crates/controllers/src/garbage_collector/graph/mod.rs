@@ -9,12 +9,12 @@
 //! Invariant: an object is among the dependents of a slot exactly when its ownerReferences contain that
 //! slot's UID. The graph sends no requests; the work it finds is returned in [`GraphEffects`].
 
-mod virtual_delete;
-mod links;
 mod dump;
+mod links;
 mod slots;
 #[cfg(test)]
 pub(super) mod test_graph;
+mod virtual_delete;
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use keleustes_objects::{Key, ObjectMeta, TypeMeta, Uid};
 use keleustes_plan::PlannedEvent;
 
 pub(super) use self::dump::{GraphDump, Vertex};
-use self::slots::{SlotIndex, Dependents, Flags, Owners, Presence, Slot, Slots};
+use self::slots::{Dependents, Flags, Owners, Presence, Slot, SlotIndex, Slots};
 use super::absent_owner_cache::AbsentOwnerCache;
 use super::identity::Identity;
 
@@ -99,7 +99,8 @@ impl Graph {
     pub fn apply_delete(&mut self, type_meta: &TypeMeta, meta: &ObjectMeta, effects: &mut GraphEffects) {
         if self.existing_slot(&meta.uid).is_some() {
             let at = self.observe_slot(type_meta, meta, effects);
-            let identity = Identity { type_meta: type_meta.clone(), key: meta.key.clone(), uid: meta.uid.clone() };
+            let identity =
+                Identity { type_meta: type_meta.clone(), key: meta.key.clone(), uid: meta.uid.clone() };
             self.remove(at, &identity, effects);
         }
     }
@@ -190,8 +191,14 @@ impl Graph {
 
     /// The slot of an observed object. If its coordinates came from an owner reference before, dependents
     /// whose references disagree are enqueued.
-    fn observe_slot(&mut self, type_meta: &TypeMeta, meta: &ObjectMeta, effects: &mut GraphEffects) -> SlotIndex {
-        let identity = Identity { type_meta: type_meta.clone(), key: meta.key.clone(), uid: meta.uid.clone() };
+    fn observe_slot(
+        &mut self,
+        type_meta: &TypeMeta,
+        meta: &ObjectMeta,
+        effects: &mut GraphEffects,
+    ) -> SlotIndex {
+        let identity =
+            Identity { type_meta: type_meta.clone(), key: meta.key.clone(), uid: meta.uid.clone() };
         let Some(at) = self.slots.find(&meta.uid) else {
             return self.slots.allocate(identity, Presence::Observed);
         };
@@ -214,9 +221,16 @@ impl Graph {
     }
 
     /// Updates the deletion flags and enqueues the orphaning or foreground deletion that starts.
-    fn update_deletion_flags(&mut self, at: SlotIndex, meta: &ObjectMeta, is_new: bool, effects: &mut GraphEffects) {
+    fn update_deletion_flags(
+        &mut self,
+        at: SlotIndex,
+        meta: &ObjectMeta,
+        is_new: bool,
+        effects: &mut GraphEffects,
+    ) {
         let is_terminating = meta.deletion_timestamp.is_some();
-        let waits_with = |finalizer: &str| is_terminating && meta.finalizers.iter().any(|one| one == finalizer);
+        let waits_with =
+            |finalizer: &str| is_terminating && meta.finalizers.iter().any(|one| one == finalizer);
         let (orphaning, foreground) = (waits_with(ORPHAN), waits_with(FOREGROUND));
         let slot = &mut self.slots[at];
         let before = slot.flags;
@@ -269,7 +283,11 @@ impl Graph {
 impl GraphEffects {
     fn attempt_delete(&mut self, slot: &Slot) {
         let is_virtual = slot.flags.presence == Presence::Virtual;
-        self.attempts_to_delete.push(DeleteAttempt { uid: slot.uid.clone(), is_virtual, rate_limited: false });
+        self.attempts_to_delete.push(DeleteAttempt {
+            uid: slot.uid.clone(),
+            is_virtual,
+            rate_limited: false,
+        });
     }
 }
 

@@ -110,7 +110,8 @@ impl Slots {
                 at
             }
             None => {
-                let at = SlotIndex::try_from(self.slots.len()).unwrap_or_else(|_| panic!("more than 2^32 objects"));
+                let at = SlotIndex::try_from(self.slots.len())
+                    .unwrap_or_else(|_| panic!("more than 2^32 objects"));
                 self.slots.push(slot);
                 at
             }

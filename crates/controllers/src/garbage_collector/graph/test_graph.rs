@@ -80,7 +80,8 @@ impl TestGraph {
     /// A live read finds no such object.
     pub(crate) fn virtual_delete(&mut self, type_meta: &str, key: &str, uid: &str) -> Vec<String> {
         let object = object(type_meta, key, uid);
-        let identity = Identity { type_meta: object.type_meta.clone(), key: object.meta().key, uid: Uid::from(uid) };
+        let identity =
+            Identity { type_meta: object.type_meta.clone(), key: object.meta().key, uid: Uid::from(uid) };
         self.step(|graph, effects| graph.process_virtual_delete(&identity, effects))
     }
 
@@ -138,13 +139,22 @@ impl Graph {
             assert_eq!(self.slots.find(&slot.uid), Some(at), "{} is indexed", slot.uid);
             for reference in slot.owners.as_slice() {
                 let owner = &self.slots[reference.owner];
-                assert!(owner.dependents.iter().any(|one| one == at), "{} lists dependent {}", owner.uid, slot.uid);
+                assert!(
+                    owner.dependents.iter().any(|one| one == at),
+                    "{} lists dependent {}",
+                    owner.uid,
+                    slot.uid
+                );
             }
             for dependent in slot.dependents.iter() {
                 let refers = self.slots[dependent].owners.to(at).next().is_some();
                 assert!(refers, "{} refers to {}", self.slots[dependent].uid, slot.uid);
             }
-            assert!(!slot.is_absent() || !slot.dependents.is_empty(), "absent slot {} has no dependents", slot.uid);
+            assert!(
+                !slot.is_absent() || !slot.dependents.is_empty(),
+                "absent slot {} has no dependents",
+                slot.uid
+            );
         }
     }
 }

@@ -50,7 +50,11 @@ fn unobserved_owner_becomes_a_virtual_node_and_is_enqueued() {
     assert_eq!(effects, ["check virtual set", "check virtual n"]);
     assert_eq!(test.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] virtual <- a");
     assert_eq!(test.node("n"), "[v1/Node, namespace: ns, name: n, uid: n] virtual <- a", "a guess");
-    assert_eq!(test.update(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set")), nothing(), "it is already enqueued");
+    assert_eq!(
+        test.update(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set")),
+        nothing(),
+        "it is already enqueued"
+    );
 }
 
 /// Proves GC-33, GC-142.
@@ -144,7 +148,11 @@ fn object_first_observed_as_terminating_is_enqueued() {
         let mut test = TestGraph::default();
         test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
         let effects = test.update(&set("set").terminating(&[finalizer]));
-        assert_eq!(effects.last().map(String::as_str), Some(expected), "also if its dependents were observed first");
+        assert_eq!(
+            effects.last().map(String::as_str),
+            Some(expected),
+            "also if its dependents were observed first"
+        );
     }
 }
 
@@ -243,7 +251,11 @@ fn first_observation_of_an_owner_fixes_its_coordinates() {
          uid: set] does not exist in namespace \"here\"",
         ]
     );
-    assert_eq!(test.update(&object(REPLICA_SET, "there/set", "set")), nothing(), "the event was recorded once");
+    assert_eq!(
+        test.update(&object(REPLICA_SET, "there/set", "set")),
+        nothing(),
+        "the event was recorded once"
+    );
 
     let mut test = TestGraph::default();
     test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
@@ -293,7 +305,11 @@ fn mismatch_with_a_virtual_owner_enqueues_the_dependent_without_an_event() {
     let mut test = TestGraph::default();
     test.update(&object(NODE, "bad", "bad").owned(REPLICA_SET, "set", "set"));
     let good = test.update(&pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(good, ["check good"], "the owner may be namespaced although the object that first referred to it is not");
+    assert_eq!(
+        good,
+        ["check good"],
+        "the owner may be namespaced although the object that first referred to it is not"
+    );
 }
 
 /// Proves GC-80.
@@ -318,10 +334,16 @@ fn owner_with_conflicting_references_is_read_at_each_of_its_coordinates() {
     let effects = test.virtual_delete(REPLICA_SET, "ns/m", "set");
     assert_eq!(effects, ["check first", "check virtual set rate-limited"]);
     assert!(test.node("set").contains("name: z,"), "the next coordinates in order: {}", test.node("set"));
-    assert_eq!(test.virtual_delete(REPLICA_SET, "ns/z", "set"), ["check later", "check virtual set rate-limited"]);
+    assert_eq!(
+        test.virtual_delete(REPLICA_SET, "ns/z", "set"),
+        ["check later", "check virtual set rate-limited"]
+    );
     // Kinds order first, and Pod comes before ReplicaSet, where the search wraps around.
     assert!(test.node("set").starts_with("[v1/Pod"), "{}", test.node("set"));
-    assert_eq!(test.virtual_delete("v1 Pod", "ns/m", "set"), ["check kind", "check virtual set rate-limited"]);
+    assert_eq!(
+        test.virtual_delete("v1 Pod", "ns/m", "set"),
+        ["check kind", "check virtual set rate-limited"]
+    );
     assert!(test.node("set").contains("name: b,"), "{}", test.node("set"));
     assert!(test.node("set").contains(" virtual "));
     assert_eq!(
@@ -395,10 +417,15 @@ fn observed_object_is_removed_only_if_absent_at_its_own_coordinates() {
     test.update(&pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
     test.update(&pod("ns/typo", "typo").owned(REPLICA_SET, "typo", "set"));
     assert_eq!(test.virtual_delete(REPLICA_SET, "ns/typo", "set"), ["check typo"]);
-    assert_eq!(test.virtual_delete(REPLICA_SET, "ns/else", "set"), nothing(), "no dependent states these coordinates");
+    assert_eq!(
+        test.virtual_delete(REPLICA_SET, "ns/else", "set"),
+        nothing(),
+        "no dependent states these coordinates"
+    );
     assert!(test.node("set").ends_with("<- good typo"));
     let wrong = object(REPLICA_SET, "ns/typo", "set");
-    let wrong = super::Identity { type_meta: wrong.type_meta.clone(), key: wrong.meta().key, uid: wrong.meta().uid };
+    let wrong =
+        super::Identity { type_meta: wrong.type_meta.clone(), key: wrong.meta().key, uid: wrong.meta().uid };
     assert!(test.graph.is_absent_owner(&wrong));
     assert_eq!(test.virtual_delete(REPLICA_SET, "ns/set", "set"), ["check good", "check typo"]);
     assert_eq!(test.node("set"), "none");
@@ -412,10 +439,7 @@ fn complete_list_removes_missing_objects() {
     test.update(&owner);
     test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
     test.update(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(
-        test.list(POD, &[pod("ns/a", "a").owned(REPLICA_SET, "set", "set")], &["ns/b"]),
-        nothing()
-    );
+    assert_eq!(test.list(POD, &[pod("ns/a", "a").owned(REPLICA_SET, "set", "set")], &["ns/b"]), nothing());
     assert!(test.node("set").ends_with("<- a b"), "an unreadable object is not deleted");
     assert_eq!(test.list(POD, &[], &[]), nothing());
     assert_eq!((test.node("a"), test.node("b")), ("none".to_owned(), "none".to_owned()));

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use keleustes_objects::Key;
 
 use super::super::identity::Identity;
-use super::slots::{SlotIndex, Presence};
+use super::slots::{Presence, SlotIndex};
 use super::{DeleteAttempt, Graph, GraphEffects};
 
 impl Graph {
@@ -43,13 +43,22 @@ impl Graph {
         {
             let slot = &mut self.slots[at];
             (slot.type_meta, slot.key) = (other.type_meta, other.key);
-            effects.attempts_to_delete.push(DeleteAttempt { uid: slot.uid.clone(), is_virtual, rate_limited: true });
+            effects.attempts_to_delete.push(DeleteAttempt {
+                uid: slot.uid.clone(),
+                is_virtual,
+                rate_limited: true,
+            });
         }
     }
 
     /// The next coordinates, after the absent ones in order and then from the start, that a dependent states
     /// for this UID. Parity: getAlternateOwnerIdentity.
-    fn alternative_identity(&self, at: SlotIndex, mismatched: &[SlotIndex], absent: &Identity) -> Option<Identity> {
+    fn alternative_identity(
+        &self,
+        at: SlotIndex,
+        mismatched: &[SlotIndex],
+        absent: &Identity,
+    ) -> Option<Identity> {
         let cluster_scoped = absent.key.namespace.is_empty();
         let mut candidates = BTreeSet::new();
         for &dependent in mismatched {
