@@ -81,7 +81,7 @@ async fn until(expected: &str, mut condition: impl FnMut() -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("{expected} did not come to be within two minutes");
+    panic!("{expected} did not happen within two minutes");
 }
 
 fn condition(object: &Value, name: &str) -> String {

@@ -197,8 +197,8 @@ fn terminating_phase_is_written_first() {
     assert_eq!(puts(&transcript, "status"), [wanted]);
     // Deleted in the meantime: done.
     let gone = Key::cluster("a");
-    let mut vanishing = cluster(active.clone()).failing::<Namespace>("update", &gone, failure(404, "gone"));
-    transcript = vanishing.reconcile(&the_loop(), Key::cluster("a"));
+    let mut deleted = cluster(active.clone()).failing::<Namespace>("update", &gone, failure(404, "gone"));
+    transcript = deleted.reconcile(&the_loop(), Key::cluster("a"));
     assert_eq!(steps(&transcript)[1], format!("{marked} (gone)"));
     assert_eq!(steps(&transcript).len(), 2);
     let refused = cluster(active).failing::<Namespace>("update", &gone, failure(500, "boom"));

@@ -552,7 +552,7 @@ fn switching_or_removing_a_no_execute_taint_is_not_rate_limited() {
 /// Proves NLC-65, INF-121.
 #[test]
 fn conflicting_taint_patch_is_retried_on_the_live_node_if_still_required() {
-    let lost = || {
+    let due_for_taint = || {
         let mut cluster = test_cluster();
         cluster.put::<Node>(node("a", "True", &[])).put::<Node>(node("b", "True", &[]));
         cluster.actions();
@@ -560,14 +560,14 @@ fn conflicting_taint_patch_is_retried_on_the_live_node_if_still_required() {
         cluster.later(5).actions();
         cluster
     };
-    let mut again = lost();
+    let mut again = due_for_taint();
     again.failing::<Node>("patch", &Key::cluster("a"), ErrorReason::Conflict, 1);
     assert_eq!(again.actions()[1..], ["get nodes a".to_owned(), "patch nodes a not-ready".to_owned()]);
-    let mut endless = lost();
+    let mut endless = due_for_taint();
     endless.failing::<Node>("patch", &Key::cluster("a"), ErrorReason::Conflict, 100);
     assert_eq!(endless.actions().iter().filter(|action| action.starts_with("patch")).count(), 5);
     // It became ready in the meantime: a taint would evict its pods.
-    let mut back = lost();
+    let mut back = due_for_taint();
     back.failing::<Node>("patch", &Key::cluster("a"), ErrorReason::Conflict, 1);
     let rehearsal = std::mem::replace(&mut back.rehearsal, RehearsalCluster::of(&back.a_loop));
     back.rehearsal = rehearsal.with_live::<Node>(node("a", "True", &[]));
@@ -579,21 +579,25 @@ fn conflicting_taint_patch_is_retried_on_the_live_node_if_still_required() {
 fn new_leader_removes_no_execute_taints_and_adds_them_rate_limited() {
     let mut cluster = test_cluster();
     cluster.put::<Node>(node("ok", "True", &[]));
-    cluster.put::<Node>(node("lost", "Unknown", &["unreachable"])).put::<Node>(node("dying", "True", &[]));
+    cluster.put::<Node>(node("unknown", "Unknown", &["unreachable"])).put::<Node>(node(
+        "expiring",
+        "True",
+        &[],
+    ));
     let transcript = cluster.actions();
-    assert!(transcript.contains(&"patch nodes lost clear".to_owned()), "{transcript:?}");
-    cluster.put::<Node>(node("lost", "Unknown", &[]));
-    assert_eq!(cluster.later(1).actions(), ["patch nodes lost unreachable"]);
-    cluster.put::<Node>(node("lost", "Unknown", &["unreachable"]));
+    assert!(transcript.contains(&"patch nodes unknown clear".to_owned()), "{transcript:?}");
+    cluster.put::<Node>(node("unknown", "Unknown", &[]));
+    assert_eq!(cluster.later(1).actions(), ["patch nodes unknown unreachable"]);
+    cluster.put::<Node>(node("unknown", "Unknown", &["unreachable"]));
     assert!(cluster.run(40, &["ok"]).is_empty());
     // A node without heartbeat gets its full grace period again, and one already `Unknown` stays `Unknown`.
     cluster.restart().actions();
-    cluster.put::<Node>(node("lost", "Unknown", &["unreachable"]));
+    cluster.put::<Node>(node("unknown", "Unknown", &["unreachable"]));
     assert!(cluster.run(50, &["ok"]).is_empty());
     let transcript = cluster.run(10, &["ok"]);
-    assert!(transcript.iter().any(|(_, action)| action == "patch nodes/status dying"), "{transcript:?}");
+    assert!(transcript.iter().any(|(_, action)| action == "patch nodes/status expiring"), "{transcript:?}");
     assert!(
-        !transcript.iter().any(|(_, action)| action.contains("patch nodes/status lost")),
+        !transcript.iter().any(|(_, action)| action.contains("patch nodes/status unknown")),
         "{transcript:?}"
     );
 }

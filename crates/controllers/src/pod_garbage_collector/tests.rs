@@ -212,7 +212,7 @@ fn failed_deletion_is_counted_and_does_not_stop_others() {
 #[test]
 fn terminating_pods_on_unready_out_of_service_nodes_are_deleted() {
     const TAINT: &str = "node.kubernetes.io/out-of-service";
-    for (ready, taint, is_terminating, goes) in [
+    for (ready, taint, is_terminating, is_deleted) in [
         ("False", TAINT, true, true),
         ("Unknown", TAINT, true, true),
         ("True", TAINT, true, false),
@@ -224,7 +224,7 @@ fn terminating_pods_on_unready_out_of_service_nodes_are_deleted() {
             let pod = if is_terminating { terminating(pod) } else { pod };
             cluster.with::<Node>(node("n", ready, taint)).with::<Pod>(pod)
         };
-        assert_eq!(!deletes(1, with_pod).is_empty(), goes, "{ready} {taint} {is_terminating}");
+        assert_eq!(!deletes(1, with_pod).is_empty(), is_deleted, "{ready} {taint} {is_terminating}");
     }
     let mut unreadable = node("n", "", TAINT);
     unreadable["status"] = json!({});

@@ -339,8 +339,8 @@ impl Engine {
             record.lifecycle.observe(pod, &self.pod_defaults, now);
             return;
         }
-        for invalid_annotations in &pod.template.behaviour.invalid_annotations {
-            tracing::warn!(pod = %key, annotation = %invalid_annotations, "ignoring invalid annotation");
+        for annotation in &pod.template.behaviour.invalid_annotations {
+            tracing::warn!(pod = %key, annotation = %annotation, "ignoring invalid annotation");
         }
         // Seeded by name, so that the behaviour of a pod does not depend on the number of pods before it.
         let mut rng = fastrand::Rng::with_seed(self.seed ^ fnv1a(key));
@@ -427,8 +427,8 @@ impl Engine {
             }
             Writer::Scheduling(_) | Writer::Attachment(_) => None,
         };
-        // After a failure the timer is the end of the backoff; a queued writer or one in flight is checked
-        // again then anyway.
+        // A writer in flight is checked again when its response arrives, a failed one at the end of its
+        // backoff.
         let due = match self.write_queue.backoff_end(writer) {
             Some(until) if until > now => Some(until),
             _ => due.filter(|due| *due > now),

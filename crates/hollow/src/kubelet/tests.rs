@@ -189,14 +189,20 @@ fn crash_backoff_has_an_upper_bound() {
 #[test]
 fn deletion_terminates_containers_within_the_grace_period() {
     let running = "0.2 Running running ready";
-    let gone = |delay: &[(&str, &str)], grace_period| {
+    let deleted_after = |delay: &[(&str, &str)], grace_period| {
         let pod = plain(delay, "Always");
         run_pod(&pod, &[(5000, deleted(pod.clone(), grace_period))], 1000)
     };
-    assert_eq!(gone(&[], 30), [running, "5.1 Succeeded terminated 0", "5.1 delete"]);
-    assert_eq!(gone(&[("termination-delay", "4s")], 30), [running, "9 Succeeded terminated 0", "9 delete"]);
+    assert_eq!(deleted_after(&[], 30), [running, "5.1 Succeeded terminated 0", "5.1 delete"]);
+    assert_eq!(
+        deleted_after(&[("termination-delay", "4s")], 30),
+        [running, "9 Succeeded terminated 0", "9 delete"]
+    );
     // A container that does not terminate in time is killed.
-    assert_eq!(gone(&[("termination-delay", "1h")], 30), [running, "35 Failed terminated 137", "35 delete"]);
+    assert_eq!(
+        deleted_after(&[("termination-delay", "1h")], 30),
+        [running, "35 Failed terminated 137", "35 delete"]
+    );
     let slow = plain(&[("termination-delay", "1h")], "Always");
     let hurried = [(5000, deleted(slow.clone(), 30)), (6000, deleted(slow.clone(), 1))];
     assert_eq!(run_pod(&slow, &hurried, 1000).last().unwrap(), "7 delete");
@@ -301,7 +307,7 @@ fn overwritten_conditions_are_restored_but_own_writes_are_ignored() {
     assert_eq!(
         run_pod(&value, &[(1000, update("11", "False"))], 60),
         [running, "1 Running running ready"],
-        "somebody else's"
+        "written by another client"
     );
 }
 

@@ -135,9 +135,9 @@ fn pods_are_scheduled_where_they_fit() {
         (two(), vec![pod("o", &merged(&on("a-1"), &requesting("cpu", "2")))], json!({}), "b-1"),
         (two(), vec![pod("o", &on("b-1"))], json!({}), "a-1"),
     ];
-    for (nodes, mut pods, wish, wanted) in cases {
-        pods.push(pod("p", &wish));
-        assert_eq!(schedule(&mut cluster(&nodes, &pods)), wanted, "{wish}");
+    for (nodes, mut pods, spec, wanted) in cases {
+        pods.push(pod("p", &spec));
+        assert_eq!(schedule(&mut cluster(&nodes, &pods)), wanted, "{spec}");
     }
 }
 
@@ -147,7 +147,7 @@ fn required_pod_affinity_and_anti_affinity_are_respected() {
     let far = |topology: &str| pod_affinity("podAntiAffinity", topology, "x");
     let near = |app: &str| pod_affinity("podAffinity", "zone", app);
     // The node of another pod with the labels, its own terms, and the terms of the pending pod.
-    let other = |wish: &Value| pod("o", &merged(&on("a-1"), wish));
+    let other = |spec: &Value| pod("o", &merged(&on("a-1"), spec));
     let plain = json!({});
 
     assert_eq!(schedule(&mut cluster(&nodes, &[other(&plain), pod("p", &far("zone"))])), "b-1");
@@ -164,7 +164,7 @@ fn required_pod_affinity_and_anti_affinity_are_respected() {
     );
     assert_eq!(schedule(&mut cluster(&nodes, &[other(&plain), pod("p", &near("x"))])), "a-2");
     let first = schedule(&mut cluster(&nodes, &[pod("p", &near("x"))]));
-    assert!(first.len() == 3, "the first of its kind goes anywhere: {first}");
+    assert!(first.len() == 3, "the first pod of a group fits anywhere: {first}");
     assert_eq!(
         schedule(&mut cluster(&nodes, &[pod("p", &near("y"))])),
         "0/3 nodes are available: 3 node(s) didn't match pod affinity rules."
@@ -174,15 +174,15 @@ fn required_pod_affinity_and_anti_affinity_are_respected() {
 #[test]
 fn pods_of_other_schedulers_gated_and_terminating_pods_are_ignored() {
     let nodes = [node("a-1", &json!({}))];
-    for wish in [
+    for spec in [
         json!({"spec": {"schedulerName": "another"}}),
         json!({"spec": {"schedulingGates": [{"name": "g"}]}}),
         json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
         json!({"spec": {"nodeName": "a-1"}}),
         json!({"status": {"phase": "Failed"}}),
     ] {
-        let mut scheduler = cluster(&nodes, &[pod("p", &wish)]);
-        assert_eq!(scheduler.decide(NOW), [], "{wish}");
+        let mut scheduler = cluster(&nodes, &[pod("p", &spec)]);
+        assert_eq!(scheduler.decide(NOW), [], "{spec}");
         assert_eq!(scheduler.due(), None);
     }
 }
