@@ -107,11 +107,8 @@ mod tests {
     fn dot_lists_nodes_and_edges_in_order_with_their_states() {
         let mut test = TestGraph::default();
         test.update(&object("apps/v1 Deployment", "shop/web", "u2").terminating(&["foregroundDeletion"]));
-        test.update(&object("apps/v1 ReplicaSet", "shop/web-1", "u1").owned(
-            "apps/v1 Deployment",
-            "web",
-            "u2",
-        ));
+        let replica_set = object("apps/v1 ReplicaSet", "shop/web-1", "u1");
+        test.update(&replica_set.owned("apps/v1 Deployment", "web", "u2"));
         test.update(&object("v1 Pod", "shop/odd\"\\\nname", "u0").owned("v1 Pod", "gone", "u3"));
         test.update(&object("v1 Pod", "shop/alone", "u9"));
         let dot = to_dot(&select(&test.graph, &[]));

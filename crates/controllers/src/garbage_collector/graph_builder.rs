@@ -36,19 +36,19 @@ impl Observer for GraphBuilder {
     fn on_list(&self, resource: &Resource, metas: &[&ObjectMeta], unreadable: &[Key], effects: &mut Effects) {
         let type_meta = TypeMeta::of(resource);
         self.apply(effects, |graph, graph_effects| {
-            graph.apply_list(&type_meta, metas.iter().copied(), unreadable, graph_effects)
+            graph.apply_list(&type_meta, metas.iter().copied(), unreadable, graph_effects);
         });
     }
 
     fn on_update(&self, resource: &Resource, meta: &ObjectMeta, effects: &mut Effects) {
         self.apply(effects, |graph, graph_effects| {
-            graph.apply_update(&TypeMeta::of(resource), meta, graph_effects)
+            graph.apply_update(&TypeMeta::of(resource), meta, graph_effects);
         });
     }
 
     fn on_delete(&self, resource: &Resource, meta: &ObjectMeta, effects: &mut Effects) {
         self.apply(effects, |graph, graph_effects| {
-            graph.apply_delete(&TypeMeta::of(resource), meta, graph_effects)
+            graph.apply_delete(&TypeMeta::of(resource), meta, graph_effects);
         });
     }
 

@@ -141,7 +141,7 @@ impl Remaining {
             (_, 1.., _) => remaining.estimate_seconds = estimate_seconds,
             (_, 0, false) => remaining.estimate_seconds = FINALIZER_ESTIMATE_SECONDS,
             (_, 0, true) => {
-                remaining.failure = Some(ApiError::transport(ErrorReason::Other, error_message()))
+                remaining.failure = Some(ApiError::transport(ErrorReason::Other, error_message()));
             }
         }
         remaining

@@ -66,7 +66,7 @@ impl Monitor {
                 Ok(Some(live)) if live.meta.resource_version != checked.lease_version => {
                     cache_is_stale = true;
                     self.cluster_state.with(|cluster_state| {
-                        cluster_state.require_lease_resource_version(&live.meta.resource_version)
+                        cluster_state.require_lease_resource_version(&live.meta.resource_version);
                     });
                 }
                 Ok(_) => {}

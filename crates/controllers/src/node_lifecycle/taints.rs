@@ -153,7 +153,7 @@ pub(super) async fn apply_changes(
             match outcome {
                 Outcome::Done { .. } => applied.push(change.node.key().clone()),
                 Outcome::Failed(failure) if failure.reason == ErrorReason::Conflict => {
-                    conflicting.push(change)
+                    conflicting.push(change);
                 }
                 _ => {}
             }

@@ -81,7 +81,7 @@ pub fn controller(options: TaintEvictionOptions) -> Controller {
             Loop::reconciling("noexec_taint_pod", Evict { options, evictions })
                 .enqueue_on::<Pod>(move |change, view, enqueue| pod_changed(&of_pods, change, view, enqueue))
                 .enqueue_on::<Node>(move |change, view, enqueue| {
-                    node_changed(&of_nodes, change, view, enqueue)
+                    node_changed(&of_nodes, change, view, enqueue);
                 })
                 .reads_index(BY_NODE)
                 .workers(WORKERS)
