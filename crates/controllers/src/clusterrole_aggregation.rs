@@ -6,7 +6,7 @@ use keleustes_objects::{ClusterRole, InvalidSelector, PolicyRule};
 use keleustes_plan::{Change, Controller, Enqueue, Grant, Item, Loop, Plan, View, Write};
 use serde_json::json;
 
-/// The controller. It may escalate: it hands out rules that it does not have itself.
+/// Builds the controller. It needs the verb `escalate`, because it grants rules that it does not have itself.
 #[must_use]
 pub fn controller() -> Controller {
     Controller::new(NAME)
@@ -26,10 +26,10 @@ pub fn controller() -> Controller {
 
 const NAME: &str = "clusterrole-aggregation-controller";
 
-/// Any role may be, or may have been, part of any aggregated one.
-fn role_changed(_: &Change<ClusterRole>, view: &View<'_>, wakes: &mut Enqueue) {
+/// Any ClusterRole may be, or may have been, selected by any aggregated one.
+fn role_changed(_: &Change<ClusterRole>, view: &View<'_>, enqueue: &mut Enqueue) {
     for role in view.all::<ClusterRole>().filter(|role| role.aggregation.is_some()) {
-        wakes.add(&role.meta.key);
+        enqueue.add(&role.meta.key);
     }
 }
 
@@ -44,12 +44,12 @@ fn decide(view: &View<'_>, item: &Item) -> Plan {
     if wanted == *role.rules {
         return Plan::none();
     }
-    // Left out rather than stated as empty: that gives up the rules that were applied before.
+    // Omitting the field, instead of applying an empty list, gives up ownership of the rules applied before.
     let fields = if wanted.is_empty() { json!({}) } else { json!({"rules": wanted}) };
     Plan::of(Write::apply(&**role, NAME, fields).because("the rules of the selected roles differ"))
 }
 
-/// The rules of all selected roles: selector by selector, role by role in order of name, each rule once.
+/// The rules of all selected roles: in order of selectors, then of role names, without duplicates.
 fn union_of_rules(role: &ClusterRole, view: &View<'_>) -> Result<Vec<PolicyRule>, InvalidSelector> {
     let mut union: Vec<PolicyRule> = Vec::new();
     for selector in role.aggregation.iter().flatten() {
@@ -90,159 +90,167 @@ mod tests {
         json!({"verbs": ["get"], "resources": [resource]})
     }
 
-    /// An aggregated role named `whole` with these selectors and rules.
-    fn whole(selectors: &[Value], resources: &[&str]) -> Value {
-        let mut whole = role("whole", "whole", resources);
-        whole["aggregationRule"] = json!({"clusterRoleSelectors": selectors});
-        whole
+    /// An aggregated role named `aggregated` with these selectors and rules.
+    fn aggregated(selectors: &[Value], resources: &[&str]) -> Value {
+        let mut aggregated = role("aggregated", "aggregated", resources);
+        aggregated["aggregationRule"] = json!({"clusterRoleSelectors": selectors});
+        aggregated
     }
 
     fn selects(label: &str) -> Value {
         json!({"matchLabels": {"foo": label}})
     }
 
-    /// The minutes of one look at `whole` in a world of these roles.
+    /// The transcript of one reconcile of `aggregated` in a cluster with these roles.
     fn sync(roles: &[Value]) -> String {
         let a_loop = the_loop();
-        let mut world =
+        let mut cluster =
             roles.iter().cloned().fold(RehearsalCluster::of(&a_loop), RehearsalCluster::with::<ClusterRole>);
-        world.reconcile(&a_loop, Key::cluster("whole"))
+        cluster.reconcile(&a_loop, Key::cluster("aggregated"))
     }
 
     fn applies(resources: &[&str]) -> String {
         let rules: Vec<_> = resources.iter().map(|resource| rule(resource)).collect();
         let fields = if rules.is_empty() { json!({}) } else { json!({"rules": rules}) };
         format!(
-            "apply clusterroles.rbac.authorization.k8s.io whole because the rules of the selected roles differ: {fields}\n"
+            "apply clusterroles.rbac.authorization.k8s.io aggregated because the rules of the selected roles differ: {fields}\n"
         )
     }
 
     /// Proves CRA-10, CRA-46.
     #[test]
-    fn roles_that_are_gone_or_do_not_aggregate_are_left_alone() {
+    fn deleted_or_plain_roles_are_not_changed() {
         assert_eq!(sync(&[]), "");
-        assert_eq!(sync(&[role("whole", "whole", &["x"]), role("a", "bar", &["y"])]), "");
+        assert_eq!(sync(&[role("aggregated", "aggregated", &["x"]), role("a", "bar", &["y"])]), "");
     }
 
     /// Proves CRA-11, CRA-40.
     #[test]
-    fn rules_come_selector_by_selector_and_by_name() {
+    fn rules_are_ordered_by_selector_and_role_name() {
         let roles = [
             role("d", "bar", &["d1", "d2"]),
             role("a", "not-bar", &["a"]),
             role("b", "bar", &["b"]),
-            whole(&[selects("bar"), selects("not-bar")], &[]),
+            aggregated(&[selects("bar"), selects("not-bar")], &[]),
         ];
         assert_eq!(sync(&roles), applies(&["b", "d1", "d2", "a"]));
     }
 
     /// Proves CRA-12.
     #[test]
-    fn a_role_never_gathers_from_itself() {
-        assert_eq!(sync(&[whole(&[selects("whole")], &["mine"])]), applies(&[]));
+    fn role_never_aggregates_itself() {
+        assert_eq!(sync(&[aggregated(&[selects("aggregated")], &["mine"])]), applies(&[]));
     }
 
     /// Proves CRA-13, CRA-41.
     #[test]
-    fn equal_rules_are_taken_once_and_order_inside_a_rule_matters() {
+    fn equal_rules_are_deduplicated_and_order_inside_a_rule_matters() {
         let mut padded = role("a", "bar", &["x"]);
         padded["rules"][0]["resourceNames"] = json!([]);
         padded["rules"][0]["apiGroups"] = Value::Null;
-        let roles = [padded, role("b", "bar", &["x", "y"]), whole(&[selects("bar"), selects("bar")], &[])];
+        let roles =
+            [padded, role("b", "bar", &["x", "y"]), aggregated(&[selects("bar"), selects("bar")], &[])];
         assert_eq!(sync(&roles), applies(&["x", "y"]));
         let (mut one, mut other) = (role("a", "bar", &["x"]), role("b", "bar", &["x"]));
         one["rules"][0]["verbs"] = json!(["get", "list"]);
         other["rules"][0]["verbs"] = json!(["list", "get"]);
-        assert_eq!(sync(&[one, other, whole(&[selects("bar")], &[])]).matches("verbs").count(), 2);
+        assert_eq!(sync(&[one, other, aggregated(&[selects("bar")], &[])]).matches("verbs").count(), 2);
     }
 
     /// Proves CRA-14.
     #[test]
-    fn selectors_are_whole_label_selectors() {
+    fn selectors_support_match_expressions() {
         let not_in = json!({"matchExpressions": [{"key": "foo", "operator": "NotIn", "values": ["bar"]}]});
-        let roles = |selector| [role("a", "bar", &["a"]), role("b", "baz", &["b"]), whole(&[selector], &[])];
+        let roles =
+            |selector| [role("a", "bar", &["a"]), role("b", "baz", &["b"]), aggregated(&[selector], &[])];
         assert_eq!(sync(&roles(not_in)), applies(&["b"]));
         assert_eq!(sync(&roles(json!({}))), applies(&["a", "b"]));
     }
 
     /// Proves CRA-15, CRA-48.
     #[test]
-    fn an_invalid_selector_is_tried_again_and_stops_no_other_role() {
+    fn invalid_selector_is_retried_and_stops_no_other_role() {
         let invalid = json!({"matchExpressions": [{"key": "foo", "operator": "In", "values": []}]});
-        let mut good = whole(&[selects("bar")], &[]);
+        let mut good = aggregated(&[selects("bar")], &[]);
         good["metadata"]["name"] = json!("good");
         let a_loop = the_loop();
-        let mut world = [whole(&[invalid], &["kept"]), good, role("a", "bar", &["a"])]
+        let mut cluster = [aggregated(&[invalid], &["kept"]), good, role("a", "bar", &["a"])]
             .into_iter()
             .fold(RehearsalCluster::of(&a_loop), RehearsalCluster::with::<ClusterRole>);
-        let minutes = world.reconcile(&a_loop, Key::cluster("whole"));
-        assert!(minutes.starts_with("retry: a selector of ClusterRole whole is invalid: "), "{minutes}");
-        assert!(world.reconcile(&a_loop, Key::cluster("good")).starts_with("apply"));
+        let transcript = cluster.reconcile(&a_loop, Key::cluster("aggregated"));
+        assert!(
+            transcript.starts_with("retry: a selector of ClusterRole aggregated is invalid: "),
+            "{transcript}"
+        );
+        assert!(cluster.reconcile(&a_loop, Key::cluster("good")).starts_with("apply"));
     }
 
     /// Proves CRA-16.
     #[test]
-    fn what_is_as_wanted_is_not_written() {
-        assert_eq!(sync(&[role("a", "bar", &["a", "b"]), whole(&[selects("bar")], &["a", "b"])]), "");
-        assert_ne!(sync(&[role("a", "bar", &["b", "a"]), whole(&[selects("bar")], &["a", "b"])]), "");
-        let mut bare = whole(&[], &[]);
+    fn up_to_date_role_is_not_written() {
+        assert_eq!(sync(&[role("a", "bar", &["a", "b"]), aggregated(&[selects("bar")], &["a", "b"])]), "");
+        assert_ne!(sync(&[role("a", "bar", &["b", "a"]), aggregated(&[selects("bar")], &["a", "b"])]), "");
+        let mut bare = aggregated(&[], &[]);
         bare["rules"] = Value::Null;
         assert_eq!(sync(&[bare]), "");
     }
 
     /// Proves CRA-17, CRA-42.
     #[test]
-    fn rules_that_nobody_selected_provides_are_removed() {
+    fn rules_that_no_selected_role_provides_are_removed() {
         assert_eq!(
-            sync(&[role("a", "bar", &["a"]), whole(&[selects("bar")], &["a", "by-hand"])]),
+            sync(&[role("a", "bar", &["a"]), aggregated(&[selects("bar")], &["a", "by-hand"])]),
             applies(&["a"])
         );
-        let roles =
-            [role("a", "other", &["a"]), role("b", "bar", &["b"]), whole(&[selects("bar")], &["a", "b"])];
+        let roles = [
+            role("a", "other", &["a"]),
+            role("b", "bar", &["b"]),
+            aggregated(&[selects("bar")], &["a", "b"]),
+        ];
         assert_eq!(sync(&roles), applies(&["b"]), "relabelled");
-        let roles = [role("b", "bar", &["a"]), whole(&[selects("bar")], &["a"])];
-        assert_eq!(sync(&roles), "", "another provides an equal rule");
+        let roles = [role("b", "bar", &["a"]), aggregated(&[selects("bar")], &["a"])];
+        assert_eq!(sync(&roles), "", "another role provides an equal rule");
     }
 
     /// Proves CRA-18, CRA-22.
     #[test]
-    fn nothing_selected_means_no_rules_which_are_then_left_out() {
-        assert_eq!(sync(&[whole(&[], &["x"])]), applies(&[]));
-        assert_eq!(sync(&[whole(&[selects("nobody")], &["x"])]), applies(&[]));
+    fn role_without_selected_roles_applies_no_rules_field() {
+        assert_eq!(sync(&[aggregated(&[], &["x"])]), applies(&[]));
+        assert_eq!(sync(&[aggregated(&[selects("unused")], &["x"])]), applies(&[]));
     }
 
     /// Proves CRA-19, CRA-44.
     #[test]
-    fn aggregated_roles_gather_from_each_other_as_they_are() {
-        let mut other = whole(&[selects("whole")], &["handed-over"]);
+    fn aggregated_roles_aggregate_each_others_current_rules() {
+        let mut other = aggregated(&[selects("aggregated")], &["handed-over"]);
         other["metadata"] = json!({"name": "other", "labels": {"foo": "other"}});
-        assert_eq!(sync(&[other, whole(&[selects("other")], &[])]), applies(&["handed-over"]));
+        assert_eq!(sync(&[other, aggregated(&[selects("other")], &[])]), applies(&["handed-over"]));
     }
 
     /// Proves CRA-21.
     #[test]
-    fn rules_are_carried_over_whole_and_nothing_else_is_sent() {
+    fn rules_are_copied_with_all_fields_and_nothing_else_is_sent() {
         let full = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"],
                           "nonResourceURLs": ["/metrics"]});
         let mut part = role("a", "bar", &[]);
         part["rules"] = json!([full]);
-        let minutes = sync(&[part, whole(&[selects("bar")], &[])]);
-        let body: Value = serde_json::from_str(&minutes[minutes.find(": ").unwrap() + 2..]).unwrap();
+        let transcript = sync(&[part, aggregated(&[selects("bar")], &[])]);
+        let body: Value = serde_json::from_str(&transcript[transcript.find(": ").unwrap() + 2..]).unwrap();
         assert_eq!(body, json!({"rules": [full]}));
     }
 
     /// Proves CRA-23, CRA-47.
     #[test]
-    fn every_refusal_is_tried_again_until_the_role_is_gone() {
+    fn every_error_is_retried_until_the_role_is_deleted() {
         let a_loop = the_loop();
         for reason in
             [ErrorReason::NotFound, ErrorReason::Conflict, ErrorReason::Forbidden, ErrorReason::Unavailable]
         {
-            let world = RehearsalCluster::of(&a_loop).with::<ClusterRole>(whole(&[], &["x"]));
+            let cluster = RehearsalCluster::of(&a_loop).with::<ClusterRole>(aggregated(&[], &["x"]));
             let failure = ApiError::transport(reason, "refused");
-            let mut world = world.failing::<ClusterRole>("patch", &Key::cluster("whole"), failure);
+            let mut cluster = cluster.failing::<ClusterRole>("patch", &Key::cluster("aggregated"), failure);
             assert!(
-                world.reconcile(&a_loop, Key::cluster("whole")).ends_with("retry: refused\n"),
+                cluster.reconcile(&a_loop, Key::cluster("aggregated")).ends_with("retry: refused\n"),
                 "{reason:?}"
             );
         }
@@ -251,22 +259,22 @@ mod tests {
 
     /// Proves CRA-1, CRA-2.
     #[test]
-    fn any_change_of_any_role_wakes_every_aggregated_one() {
+    fn any_role_event_enqueues_every_aggregated_role() {
         let a_loop = the_loop();
-        let mut second = whole(&[], &[]);
+        let mut second = aggregated(&[], &[]);
         second["metadata"]["name"] = json!("second");
-        let world = [whole(&[], &[]), second, role("a", "bar", &[])]
+        let cluster = [aggregated(&[], &[]), second, role("a", "bar", &[])]
             .into_iter()
             .fold(RehearsalCluster::of(&a_loop), RehearsalCluster::with::<ClusterRole>);
         let any = || -> Arc<ClusterRole> { Arc::new(serde_json::from_value(role("any", "x", &[])).unwrap()) };
         for change in [Change::added(any()), Change::deleted(any()), Change::resync(any())] {
-            assert_eq!(world.enqueued_by(&a_loop, change), ["second", "whole"]);
+            assert_eq!(cluster.enqueued_by(&a_loop, change), ["aggregated", "second"]);
         }
     }
 
     /// Proves CRA-3, CRA-4, CRA-31, RUN-64.
     #[test]
-    fn it_is_known_by_the_original_s_names_and_numbers() {
+    fn controller_has_upstreams_names_and_numbers() {
         let controller = controller();
         assert_eq!(controller.service_account, Some("clusterrole-aggregation-controller"));
         assert_eq!(controller.event_component, None);

@@ -1,15 +1,16 @@
-//! The condition by which a pod says, before it goes, that it does not go by a fault of its own.
+//! The `DisruptionTarget` condition: the pod is deleted because of a disruption, not because of its own
+//! failure.
 
 use keleustes_objects::{Pod, Time};
 use serde_json::{Value, json};
 
-/// The type of the condition.
+/// Type of the condition.
 const TYPE: &str = "DisruptionTarget";
 
-/// The condition as it is to be on a pod. It says since when it holds; if it held before, that stays.
-pub(crate) fn wanted(pod: &Pod, reason: &str, message: &str, now: Time) -> Value {
-    let there = pod.full_condition(TYPE).filter(|there| there.is_true());
-    let since = there.and_then(|there| there.last_transition_time).unwrap_or(now);
+/// The condition for a pod. `lastTransitionTime` is kept if the condition was already `True`.
+pub(crate) fn condition(pod: &Pod, reason: &str, message: &str, now: Time) -> Value {
+    let current = pod.full_condition(TYPE).filter(|current| current.is_true());
+    let since = current.and_then(|current| current.last_transition_time).unwrap_or(now);
     json!({
         "type": TYPE,
         "status": "True",
@@ -20,8 +21,8 @@ pub(crate) fn wanted(pod: &Pod, reason: &str, message: &str, now: Time) -> Value
     })
 }
 
-/// Whether a pod says so already, for this reason and in these words.
-pub(crate) fn is_there(pod: &Pod, reason: &str, message: &str) -> bool {
+/// Whether a pod already has the condition with this reason and message.
+pub(crate) fn has_condition(pod: &Pod, reason: &str, message: &str) -> bool {
     pod.full_condition(TYPE)
-        .is_some_and(|there| there.is_true() && there.reason == reason && there.message == message)
+        .is_some_and(|current| current.is_true() && current.reason == reason && current.message == message)
 }

@@ -1,8 +1,8 @@
-//! The controllers. Each module begins with one sentence on what it keeps true; then, in this order,
-//! what wakes it, what it may write, how it decides, and the tests.
+//! The controllers. Each module starts with one sentence on what it maintains; then follow the watches that
+//! enqueue keys, the permissions to write, the decision, and the tests.
 //!
-//! Nothing here can wait, tell the time, roll dice or open a connection; what a controller sees is
-//! handed to it and what it wants is handed back.
+//! This crate has no clock, no randomness, no async runtime and no connection: a controller receives its
+//! inputs as arguments and returns its writes as a plan.
 
 pub mod clusterrole_aggregation;
 pub mod daemonset;

@@ -1,9 +1,9 @@
-//! Finds the pods of a node.
+//! Index of pods by node.
 
 use keleustes_objects::Pod;
 use keleustes_plan::Index;
 
-/// Pods by the name of the node they are bound to.
+/// Pods by `spec.nodeName`.
 pub(crate) const BY_NODE: Index<Pod> = Index {
     name: "spec.nodeName",
     values: |pod, emit| {

@@ -2,61 +2,61 @@
 
 use keleustes_plan::Controller;
 
-/// What controllers are told by flags and files.
+/// Options of all controllers, from flags and files.
 #[derive(Default)]
 pub struct ControllersOptions {
-    /// For the token controller, which only runs with a key to sign with.
+    /// Token controller; it only runs with a signing key.
     pub serviceaccount_token: Option<crate::serviceaccount_token::ServiceAccountTokenOptions>,
-    /// For StatefulSets.
+    /// StatefulSet controller.
     pub statefulset: crate::statefulset::StatefulSetOptions,
-    /// For DaemonSets.
+    /// DaemonSet controller.
     pub daemonset: crate::daemonset::DaemonSetOptions,
-    /// For Deployments.
+    /// Deployment controller.
     pub deployment: crate::deployment::DeploymentOptions,
-    /// For EndpointSlices.
+    /// EndpointSlice controller.
     pub endpointslice: crate::endpointslice::EndpointSliceOptions,
-    /// For Jobs.
+    /// Job controller.
     pub job: crate::job::JobOptions,
-    /// For ReplicaSets.
+    /// ReplicaSet controller.
     pub replicaset: crate::replicaset::ReplicaSetOptions,
-    /// For ReplicationControllers.
+    /// ReplicationController controller.
     pub replicationcontroller: crate::replicaset::ReplicaSetOptions,
-    /// For the pod garbage collector.
+    /// Pod garbage collector.
     pub pod_garbage_collector: crate::pod_garbage_collector::PodGarbageCollectorOptions,
-    /// For nodes that are lost.
+    /// Node lifecycle controller.
     pub node_lifecycle: crate::node_lifecycle::NodeLifecycleOptions,
-    /// For the eviction of pods from tainted nodes.
+    /// Taint eviction controller.
     pub taint_eviction: crate::taint_eviction::TaintEvictionOptions,
-    /// For the config maps that carry the CA.
+    /// Root CA certificate publisher.
     pub root_ca_certificate_publisher:
         crate::root_ca_certificate_publisher::RootCaCertificatePublisherOptions,
-    /// For the garbage collector.
+    /// Garbage collector.
     pub garbage_collector: crate::garbage_collector::GarbageCollectorOptions,
-    /// For the namespace controller.
+    /// Namespace controller.
     pub namespace: crate::namespace::NamespaceOptions,
 }
 
-/// All controllers that can run with these settings, in the order in which they start.
+/// All controllers that can run with these options, in start order.
 #[must_use]
-pub fn all_controllers(settings: &ControllersOptions) -> Vec<Controller> {
+pub fn all_controllers(options: &ControllersOptions) -> Vec<Controller> {
     [
-        // First, because others may need a token before they can do anything.
-        settings.serviceaccount_token.as_ref().map(crate::serviceaccount_token::controller),
-        Some(crate::endpointslice::controller(&settings.endpointslice)),
-        Some(crate::replicationcontroller::controller(&settings.replicationcontroller)),
-        Some(crate::pod_garbage_collector::controller(settings.pod_garbage_collector)),
-        Some(crate::namespace::controller(&settings.namespace)),
+        // First, because other controllers may need a token before they can send requests.
+        options.serviceaccount_token.as_ref().map(crate::serviceaccount_token::controller),
+        Some(crate::endpointslice::controller(&options.endpointslice)),
+        Some(crate::replicationcontroller::controller(&options.replicationcontroller)),
+        Some(crate::pod_garbage_collector::controller(options.pod_garbage_collector)),
+        Some(crate::namespace::controller(&options.namespace)),
         Some(crate::serviceaccount::controller()),
-        crate::garbage_collector::controller_if_enabled(&settings.garbage_collector),
-        Some(crate::daemonset::controller(&settings.daemonset)),
-        Some(crate::job::controller(&settings.job)),
-        Some(crate::deployment::controller(&settings.deployment)),
-        Some(crate::replicaset::controller(&settings.replicaset)),
-        Some(crate::statefulset::controller(&settings.statefulset)),
-        Some(crate::node_lifecycle::controller(settings.node_lifecycle)),
-        Some(crate::taint_eviction::controller(settings.taint_eviction)),
+        crate::garbage_collector::controller_if_enabled(&options.garbage_collector),
+        Some(crate::daemonset::controller(&options.daemonset)),
+        Some(crate::job::controller(&options.job)),
+        Some(crate::deployment::controller(&options.deployment)),
+        Some(crate::replicaset::controller(&options.replicaset)),
+        Some(crate::statefulset::controller(&options.statefulset)),
+        Some(crate::node_lifecycle::controller(options.node_lifecycle)),
+        Some(crate::taint_eviction::controller(options.taint_eviction)),
         Some(crate::clusterrole_aggregation::controller()),
-        Some(crate::root_ca_certificate_publisher::controller(&settings.root_ca_certificate_publisher)),
+        Some(crate::root_ca_certificate_publisher::controller(&options.root_ca_certificate_publisher)),
     ]
     .into_iter()
     .flatten()

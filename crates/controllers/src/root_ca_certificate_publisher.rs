@@ -1,4 +1,4 @@
-//! Keeps a ConfigMap with the CA of the API server in every namespace.
+//! Keeps the ConfigMap `kube-root-ca.crt` with the API server's CA bundle in every namespace.
 //!
 //! Parity: pkg/controller/certificates/rootcacertpublisher.
 
@@ -13,14 +13,14 @@ use keleustes_plan::{
 };
 use serde_json::json;
 
-/// What the controller is told.
+/// Options of the root CA certificate publisher.
 #[derive(Clone, Debug, Default)]
 pub struct RootCaCertificatePublisherOptions {
-    /// The CA, as PEM; empty if none is known.
+    /// The CA bundle as PEM; empty if none is configured.
     pub ca: Arc<str>,
 }
 
-/// The key under which the CA is kept.
+/// Data key of the CA bundle.
 const CA: &str = "ca.crt";
 const DESCRIPTION: &str = "kubernetes.io/description";
 const DESCRIBED: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using \
@@ -39,51 +39,51 @@ static DURATIONS: Metric = Metric::histogram(
     Buckets::Exponential { first: 0.001, factor: 2.0, count: 15 },
 );
 
-/// The controller.
+/// Builds the controller.
 #[must_use]
-pub fn controller(settings: &RootCaCertificatePublisherOptions) -> Controller {
+pub fn controller(options: &RootCaCertificatePublisherOptions) -> Controller {
     Controller::new("root-ca-certificate-publisher-controller")
         .also_known_as(&["root-ca-cert-publisher"])
         .service_account("root-ca-cert-publisher")
         .may_write(&[Grant { group: "", resource: "configmaps", verbs: &["create", "update"] }])
         .metrics([&SYNCS, &DURATIONS])
         .with_loop(
-            Loop::reconciling("root_ca_cert_publisher", Publishing { ca: InternedStr::from(&*settings.ca) })
+            Loop::reconciling("root_ca_cert_publisher", Publisher { ca: InternedStr::from(&*options.ca) })
                 .enqueue_on::<Namespace>(namespace_changed)
                 .enqueue_on::<RootCaConfigMap>(map_changed),
         )
 }
 
-fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, wakes: &mut Enqueue) {
+fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, enqueue: &mut Enqueue) {
     let is_new = change.old().is_none();
     if let Some(namespace) = change.new().filter(|namespace| is_new || namespace.phase == "Active") {
-        wakes.add(&namespace.meta.key);
+        enqueue.add(&namespace.meta.key);
     }
 }
 
-/// A map that has just been made is what its maker wanted; if not, its namespace is looked at anyway.
-fn map_changed(change: &Change<RootCaConfigMap>, _: &View<'_>, wakes: &mut Enqueue) {
+/// A created ConfigMap needs no check: its namespace is enqueued by its own events.
+fn map_changed(change: &Change<RootCaConfigMap>, _: &View<'_>, enqueue: &mut Enqueue) {
     if change.old().is_some() {
-        wakes.add(Key::cluster(&*change.latest().meta.key.namespace));
+        enqueue.add(Key::cluster(&*change.latest().meta.key.namespace));
     }
 }
 
-struct Publishing {
+struct Publisher {
     ca: InternedStr,
 }
 
-impl Reconciler for Publishing {
+impl Reconciler for Publisher {
     fn reconcile<'a>(
         &'a self,
         cx: &'a mut Context<'_>,
         item: &'a Item,
     ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(async move {
-            let (began, plan) = cx.gather(|view| (view.now().monotonic, decide(view, item, &self.ca)));
+            let (started, plan) = cx.gather(|view| (view.now().monotonic, decide(view, item, &self.ca)));
             let applied = cx.apply(plan).await;
-            let took = cx.gather(|view| view.now().monotonic).saturating_sub(began);
-            let (code, result) = verdict(applied);
-            cx.measure(DURATIONS.measurement(&[&code.to_string()], took.as_secs_f64()));
+            let elapsed = cx.gather(|view| view.now().monotonic).saturating_sub(started);
+            let (code, result) = sync_result(applied);
+            cx.measure(DURATIONS.measurement(&[&code.to_string()], elapsed.as_secs_f64()));
             cx.measure(SYNCS.increment(&[&code.to_string()]));
             result
         })
@@ -95,14 +95,14 @@ fn decide(view: &View<'_>, namespace: &Key, ca: &InternedStr) -> Plan {
     let Some(map) = view.get::<RootCaConfigMap>(&key) else {
         let metadata = json!({"name": ROOT_CA_CONFIG_MAP, "annotations": {DESCRIPTION: DESCRIBED}});
         let write = Write::create::<RootCaConfigMap>(key, json!({"metadata": metadata, "data": {CA: ca}}))
-            // A namespace that is gone or goes needs nothing.
+            // A deleted or terminating namespace needs no ConfigMap.
             .ignoring_errors(&[ErrorReason::NotFound, ErrorReason::NamespaceTerminating])
             .because("the namespace has no CA");
         return Plan::of(write);
     };
-    let is_described = map.annotations().value(DESCRIPTION).is_some_and(|text| !text.is_empty());
-    let is_right = map.data.len() == 1 && map.data.get(CA) == Some(ca);
-    if is_right && is_described {
+    let has_description = map.annotations().value(DESCRIPTION).is_some_and(|text| !text.is_empty());
+    let has_ca = map.data.len() == 1 && map.data.get(CA) == Some(ca);
+    if has_ca && has_description {
         return Plan::none();
     }
     let mut body = json!({"metadata": map.full_meta_json(), "data": {CA: ca}});
@@ -113,16 +113,16 @@ fn decide(view: &View<'_>, namespace: &Key, ca: &InternedStr) -> Plan {
     if let Some(immutable) = map.immutable {
         body["immutable"] = json!(immutable);
     }
-    Plan::of(Write::put(&**map, "", body).because("the CA or its description is not as it should be"))
+    Plan::of(Write::put(&**map, "", body).because("its CA bundle or description annotation is wrong"))
 }
 
-/// The code that the sync is counted under, and what follows.
-fn verdict(applied: Applied) -> (u16, Result<Requeue, ReconcileError>) {
+/// The value of the metric label `code`, and the result of the reconcile.
+fn sync_result(applied: Applied) -> (u16, Result<Requeue, ReconcileError>) {
     let code = match applied.outcomes.first() {
         None | Some(Outcome::Done { .. }) => 200,
-        // What was to be changed is gone. Its deletion has not been seen here yet, so it is tried again.
+        // The ConfigMap is deleted, but the cache still contains it; retry.
         Some(Outcome::Unneeded) => {
-            return (404, Err(ReconcileError::because("the config map is gone")));
+            return (404, Err(ReconcileError::because("the ConfigMap is deleted")));
         }
         Some(Outcome::Failed(ApiError { code: 0, .. }) | Outcome::NotSent) => 500,
         Some(Outcome::Failed(failure)) => failure.code,
@@ -149,17 +149,19 @@ mod tests {
             "labels": {"keep": "me"}, "annotations": annotations}, "data": data})
     }
 
-    fn right() -> Value {
+    fn up_to_date() -> Value {
         map(&json!({CA: PEM}), &json!({DESCRIPTION: DESCRIBED}))
     }
 
-    /// What is done about namespace `a`, without what is measured.
-    fn sync(mut world: RehearsalCluster) -> (String, String) {
-        let transcript = world.reconcile(&the_loop(), Key::cluster("a"));
-        let measured = "measure root_ca_cert_publisher_sync_";
-        let (told, done): (Vec<_>, Vec<_>) = transcript.lines().partition(|line| line.starts_with(measured));
-        let told = told.iter().map(|line| &line[measured.len()..]).collect::<Vec<_>>().join("; ");
-        (done.join("\n"), told)
+    /// Reconciles namespace `a`; returns the transcript without metrics, and the metrics.
+    fn sync(mut cluster: RehearsalCluster) -> (String, String) {
+        let transcript = cluster.reconcile(&the_loop(), Key::cluster("a"));
+        let prefix = "measure root_ca_cert_publisher_sync_";
+        let (measurements, done): (Vec<_>, Vec<_>) =
+            transcript.lines().partition(|line| line.starts_with(prefix));
+        let measurements =
+            measurements.iter().map(|line| &line[prefix.len()..]).collect::<Vec<_>>().join("; ");
+        (done.join("\n"), measurements)
     }
 
     fn with(map: Value) -> RehearsalCluster {
@@ -177,8 +179,8 @@ mod tests {
 
     /// Proves RCA-10, RCA-20, RCA-22, RCA-24.
     #[test]
-    fn a_missing_map_is_created_whatever_is_known_of_the_namespace() {
-        let (done, told) = sync(RehearsalCluster::of(&the_loop()));
+    fn missing_config_map_is_created_even_if_the_namespace_is_not_cached() {
+        let (done, measurements) = sync(RehearsalCluster::of(&the_loop()));
         assert!(done.starts_with("create configmaps a/kube-root-ca.crt because the namespace has no CA: "));
         let description = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
             endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed \
@@ -186,30 +188,33 @@ mod tests {
         let annotations = json!({"kubernetes.io/description": description});
         let metadata = json!({"name": "kube-root-ca.crt", "annotations": annotations});
         assert_eq!(body(&done), json!({"metadata": metadata, "data": {"ca.crt": PEM}}));
-        assert_eq!(told, counted(200));
+        assert_eq!(measurements, counted(200));
         let a_loop = controller(&RootCaCertificatePublisherOptions::default()).loops.remove(0);
         let transcript = RehearsalCluster::of(&a_loop).reconcile(&a_loop, Key::cluster("a"));
-        assert!(transcript.contains(r#""data":{"ca.crt":""}"#), "no CA is an empty one: {transcript}");
+        assert!(
+            transcript.contains(r#""data":{"ca.crt":""}"#),
+            "a missing CA is written as empty: {transcript}"
+        );
     }
 
     /// Proves RCA-11, RCA-40.
     #[test]
-    fn a_map_with_the_ca_and_any_description_is_left_alone() {
-        assert_eq!(sync(with(right())), (String::new(), counted(200)));
-        let otherwise = map(&json!({CA: PEM}), &json!({DESCRIPTION: "in other words"}));
-        assert_eq!(sync(with(otherwise)).0, "");
+    fn config_map_with_the_ca_and_any_description_is_not_changed() {
+        assert_eq!(sync(with(up_to_date())), (String::new(), counted(200)));
+        let other_description = map(&json!({CA: PEM}), &json!({DESCRIPTION: "in other words"}));
+        assert_eq!(sync(with(other_description)).0, "");
     }
 
     /// Proves RCA-12, RCA-21, RCA-41.
     #[test]
-    fn any_other_map_is_put_right_and_keeps_the_rest() {
+    fn wrong_config_map_is_updated_and_keeps_other_fields() {
         let mut odd = map(&json!({CA: PEM, "more": "text"}), &json!({"keep": "me too"}));
         odd["binaryData"] = json!({"bytes": "AA=="});
         odd["immutable"] = json!(false);
-        let (done, told) = sync(with(odd.clone()));
+        let (done, measurements) = sync(with(odd.clone()));
         odd["metadata"]["annotations"][DESCRIPTION] = json!(DESCRIBED);
         odd["data"] = json!({CA: PEM});
-        assert_eq!((body(&done), told), (odd, counted(200)));
+        assert_eq!((body(&done), measurements), (odd, counted(200)));
         for wrong in [
             map(&json!({CA: "another"}), &json!({DESCRIPTION: DESCRIBED})),
             map(&json!({}), &json!({DESCRIPTION: DESCRIBED})),
@@ -218,7 +223,7 @@ mod tests {
             map(&json!({CA: PEM}), &json!({})),
         ] {
             let (done, _) = sync(with(wrong));
-            let mut wanted = right();
+            let mut wanted = up_to_date();
             wanted["metadata"]["annotations"] = json!({DESCRIPTION: DESCRIBED});
             assert_eq!(body(&done), wanted);
         }
@@ -226,7 +231,7 @@ mod tests {
 
     /// Proves RCA-15, RCA-21, RCA-23, RCA-30, RCA-42, RCA-44, RCA-46.
     #[test]
-    fn only_a_create_in_a_namespace_that_is_gone_or_goes_may_fail() {
+    fn only_creates_in_deleted_or_terminating_namespaces_may_fail() {
         let key = Key::namespaced("a", ROOT_CA_CONFIG_MAP);
         let failure = |code, reason: &str, causes: &[&'static str]| {
             ApiError::from_status(code, reason, "refused", causes.iter().copied(), 0)
@@ -235,39 +240,42 @@ mod tests {
             sync(RehearsalCluster::of(&the_loop()).failing::<RootCaConfigMap>("create", &key, failure))
         };
         for fine in [failure(404, "NotFound", &[]), failure(403, "Forbidden", &["NamespaceTerminating"])] {
-            let (done, told) = created(fine);
+            let (done, measurements) = created(fine);
             assert!(done.ends_with("(refused, which is fine: refused)"), "{done}");
-            assert_eq!(told, counted(200));
+            assert_eq!(measurements, counted(200));
         }
         for code in [403, 409, 429, 500] {
             let reason = if code == 409 { "AlreadyExists" } else { "" };
-            let (done, told) = created(failure(code, reason, &[]));
+            let (done, measurements) = created(failure(code, reason, &[]));
             assert!(done.ends_with("retry: refused"), "{done}");
-            assert_eq!(told, counted(code));
+            assert_eq!(measurements, counted(code));
         }
         let lost = ApiError::transport(ErrorReason::ConnectionLost, "lost");
-        assert_eq!(created(lost).1, counted(500), "no answer has no code");
+        assert_eq!(created(lost).1, counted(500), "a lost connection has no code");
         for code in [404, 409, 422, 500] {
-            let world = with(map(&json!({}), &json!({})));
+            let cluster = with(map(&json!({}), &json!({})));
             let refused = failure(code, "", &[]);
-            let (done, told) = sync(world.failing::<RootCaConfigMap>("update", &key, refused));
+            let (done, measurements) = sync(cluster.failing::<RootCaConfigMap>("update", &key, refused));
             assert!(done.contains("retry: "), "{done}");
-            assert_eq!(told, counted(code));
+            assert_eq!(measurements, counted(code));
         }
     }
 
     /// Proves RCA-3, RCA-4, RCA-5, RCA-43.
     #[test]
-    fn changed_maps_and_active_namespaces_wake() {
-        let (a_loop, world) = (the_loop(), RehearsalCluster::of(&the_loop()));
+    fn changed_config_maps_and_active_namespaces_enqueue() {
+        let (a_loop, cluster) = (the_loop(), RehearsalCluster::of(&the_loop()));
         let mut maps = keleustes_plan::Store::<RootCaConfigMap>::default();
         let decode = |json: Value| Arc::new(serde_json::from_value::<RootCaConfigMap>(json).unwrap());
-        assert!(world.enqueued_by(&a_loop, maps.apply(decode(right()))).is_empty(), "a new one");
-        let mut newer = right();
+        assert!(
+            cluster.enqueued_by(&a_loop, maps.apply(decode(up_to_date()))).is_empty(),
+            "a created ConfigMap"
+        );
+        let mut newer = up_to_date();
         newer["metadata"]["resourceVersion"] = json!("8");
-        assert_eq!(world.enqueued_by(&a_loop, maps.apply(decode(newer))), ["a"]);
-        assert_eq!(world.enqueued_by(&a_loop, Change::resync(decode(right()))), ["a"]);
-        assert_eq!(world.enqueued_by(&a_loop, Change::deleted(decode(right()))), ["a"]);
+        assert_eq!(cluster.enqueued_by(&a_loop, maps.apply(decode(newer))), ["a"]);
+        assert_eq!(cluster.enqueued_by(&a_loop, Change::resync(decode(up_to_date()))), ["a"]);
+        assert_eq!(cluster.enqueued_by(&a_loop, Change::deleted(decode(up_to_date()))), ["a"]);
 
         let namespace = |phase: &str, version: &str| -> Arc<Namespace> {
             let metadata = json!({"name": "a", "uid": "u", "resourceVersion": version});
@@ -275,17 +283,17 @@ mod tests {
             Arc::new(serde_json::from_value(namespace).unwrap())
         };
         let mut namespaces = keleustes_plan::Store::<Namespace>::default();
-        assert_eq!(world.enqueued_by(&a_loop, namespaces.apply(namespace("Terminating", "1"))), ["a"]);
-        assert_eq!(world.enqueued_by(&a_loop, namespaces.apply(namespace("Active", "2"))), ["a"]);
-        assert!(world.enqueued_by(&a_loop, namespaces.apply(namespace("Terminating", "3"))).is_empty());
-        assert_eq!(world.enqueued_by(&a_loop, Change::resync(namespace("Active", "4"))), ["a"]);
-        assert!(world.enqueued_by(&a_loop, Change::resync(namespace("Terminating", "4"))).is_empty());
-        assert!(world.enqueued_by(&a_loop, Change::deleted(namespace("Active", "4"))).is_empty());
+        assert_eq!(cluster.enqueued_by(&a_loop, namespaces.apply(namespace("Terminating", "1"))), ["a"]);
+        assert_eq!(cluster.enqueued_by(&a_loop, namespaces.apply(namespace("Active", "2"))), ["a"]);
+        assert!(cluster.enqueued_by(&a_loop, namespaces.apply(namespace("Terminating", "3"))).is_empty());
+        assert_eq!(cluster.enqueued_by(&a_loop, Change::resync(namespace("Active", "4"))), ["a"]);
+        assert!(cluster.enqueued_by(&a_loop, Change::resync(namespace("Terminating", "4"))).is_empty());
+        assert!(cluster.enqueued_by(&a_loop, Change::deleted(namespace("Active", "4"))).is_empty());
     }
 
     /// Proves RCA-6, RCA-7, RCA-31, RCA-32.
     #[test]
-    fn it_is_known_by_the_original_s_names_and_numbers() {
+    fn controller_has_upstreams_names_and_numbers() {
         let mut controller = controller(&RootCaCertificatePublisherOptions::default());
         assert_eq!(controller.name, "root-ca-certificate-publisher-controller");
         assert_eq!(controller.aliases, ["root-ca-cert-publisher"]);
@@ -305,7 +313,7 @@ mod tests {
 
     /// Proves RCA-14.
     #[test]
-    fn other_maps_never_reach_it() {
+    fn other_config_maps_are_not_watched() {
         let entry = keleustes_plan::KindEntry::of::<RootCaConfigMap>();
         assert_eq!(entry.projection().field_selector, Some("metadata.name=kube-root-ca.crt"));
     }

@@ -1,4 +1,4 @@
-//! Plays nodes, and a scheduler if asked to, in the cluster of a kubeconfig until it is interrupted.
+//! Runs hollow nodes, and optionally the hollow scheduler, against a kubeconfig until it is interrupted.
 //!
 //! ```text
 //! cargo run -p keleustes-hollow --example hollow -- --kubeconfig FILE --nodes 10 --scheduler
@@ -13,28 +13,28 @@ use keleustes_hollow::Hollow;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Where the cluster is.
+    /// Path of the kubeconfig.
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// How many nodes to play.
+    /// Number of hollow nodes.
     #[arg(long, default_value_t = 1)]
     nodes: usize,
-    /// Over how many zones.
+    /// Number of zones.
     #[arg(long, default_value_t = 1)]
     zones: usize,
-    /// Play the scheduler as well.
+    /// Run the hollow scheduler.
     #[arg(long)]
     scheduler: bool,
-    /// Take the taint off new nodes, where no node lifecycle controller runs.
+    /// Remove the not-ready taint from new nodes; needed without a node lifecycle controller.
     #[arg(long)]
     untaint: bool,
-    /// Report volumes in use and attachments as done.
+    /// Report volumes in use and set VolumeAttachments to attached.
     #[arg(long)]
     volumes: bool,
-    /// What everything random descends from.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// How many seconds pass between two lines about what there is and what was written.
+    /// Seconds between two lines of statistics.
     #[arg(long, default_value_t = 10)]
     report_every: u64,
 }
@@ -62,11 +62,11 @@ async fn main() -> anyhow::Result<()> {
             biased;
             _ = tokio::signal::ctrl_c() => break,
             _ = report.tick() => {
-                let tally = hollow.tally().await;
-                let processor = processor_seconds().map(|spent| format!(", {spent:.2} s of processor"));
+                let stats = hollow.stats().await;
+                let processor = processor_seconds().map(|spent| format!(", {spent:.2} CPU seconds"));
                 println!(
-                    "{} nodes, {} pods ({} running, {} waiting), {} writes, {} failures{}",
-                    tally.nodes, tally.pods, tally.running, tally.waiting, tally.writes, tally.failures,
+                    "{} nodes, {} pods ({} running, {} pending), {} writes, {} failures{}",
+                    stats.nodes, stats.pods, stats.running, stats.pending, stats.writes, stats.failures,
                     processor.unwrap_or_default()
                 );
             }
@@ -76,7 +76,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What this process has used so far, where the system tells.
+/// CPU seconds used by this process, if the system reports them.
 fn processor_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
     let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! What a person asks of one pod through its annotations.
+//! Behaviour of pods and nodes configured by annotations.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,11 +9,11 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::duration;
 
-/// The annotations that hollow nodes heed. Durations are written as `1m30s`, `1.5s` or `200ms`.
+/// The annotations of hollow nodes. Durations are written as `1m30s`, `1.5s` or `200ms`.
 pub mod annotations {
-    /// How the names of all of them start.
+    /// Prefix of all annotations.
     pub const PREFIX: &str = "hollow.keleustes.io/";
-    /// On a pod: how long images and volumes take before the first container starts.
+    /// On a pod: delay before the first container starts.
     pub const START_DELAY: &str = "hollow.keleustes.io/start-delay";
     /// On a pod: `true` keeps it in `ContainerCreating`.
     pub const NEVER_START: &str = "hollow.keleustes.io/never-start";
@@ -21,25 +21,25 @@ pub mod annotations {
     pub const INIT_RUN_FOR: &str = "hollow.keleustes.io/init-run-for";
     /// On a pod: how long its containers run until they are ready.
     pub const READY_AFTER: &str = "hollow.keleustes.io/ready-after";
-    /// On a pod: the time after which a ready pod is unready, and after as long again ready.
+    /// On a pod: the interval at which a running pod alternates between ready and not ready.
     pub const READINESS_FLIPS: &str = "hollow.keleustes.io/readiness-flips";
-    /// On a pod: `false` keeps it from being ready.
+    /// On a pod: `false` keeps it not ready.
     pub const READY: &str = "hollow.keleustes.io/ready";
-    /// On a pod: how long its containers run before they exit by themselves.
+    /// On a pod: how long its containers run before they exit.
     pub const RUN_FOR: &str = "hollow.keleustes.io/run-for";
-    /// On a pod: what its containers exit with, by themselves (0 if not said) or in a crash (1).
+    /// On a pod: exit code of its containers; default 0 for an exit, 1 for a crash.
     pub const EXIT_CODE: &str = "hollow.keleustes.io/exit-code";
     /// On a pod: how long after each start its containers crash.
     pub const CRASH_AFTER: &str = "hollow.keleustes.io/crash-after";
-    /// On a pod: how often they crash before they behave.
+    /// On a pod: how often they crash before they keep running.
     pub const CRASH_TIMES: &str = "hollow.keleustes.io/crash-times";
-    /// On a pod: how long its containers take to end when it is deleted, up to the grace period.
+    /// On a pod: how long its containers take to terminate, up to the grace period.
     pub const TERMINATION_DELAY: &str = "hollow.keleustes.io/termination-delay";
-    /// On a node: `true` makes it fall silent as if its machine had lost power.
+    /// On a node: `true` stops all its writes, as if its machine had lost power.
     pub const FAILED: &str = "hollow.keleustes.io/failed";
 }
 
-/// The wishes of one pod; what is not wished for is left to the defaults of all pods.
+/// The configured behaviour of one pod; `None` means the default of all pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Behaviour {
     pub(crate) start_delay: Option<Duration>,
@@ -53,36 +53,37 @@ pub(crate) struct Behaviour {
     pub(crate) crash_after: Option<Duration>,
     pub(crate) crash_times: Option<u32>,
     pub(crate) termination_delay: Option<Duration>,
-    /// On a node: it plays dead.
+    /// On a node: it is failed.
     pub(crate) failed: bool,
-    /// Annotations of ours that say nothing we understand.
-    pub(crate) unreadable: Vec<ArcStr>,
+    /// Annotations with this prefix that could not be parsed.
+    pub(crate) invalid_annotations: Vec<ArcStr>,
 }
 
 impl Behaviour {
-    fn note(&mut self, name: &str, value: &str) {
-        let time = || duration::parse(value);
-        let truth = || value.parse::<bool>().ok();
-        let understood = match name {
-            annotations::START_DELAY => set(&mut self.start_delay, time()),
-            annotations::INIT_RUN_FOR => set(&mut self.init_run_for, time()),
-            annotations::READY_AFTER => set(&mut self.ready_after, time()),
-            // Without a lower bound one annotation could keep a core busy.
-            annotations::READINESS_FLIPS => {
-                set(&mut self.readiness_flips, time().filter(|time| *time >= Duration::from_millis(100)))
-            }
-            annotations::RUN_FOR => set(&mut self.run_for, time()),
-            annotations::CRASH_AFTER => set(&mut self.crash_after, time()),
-            annotations::TERMINATION_DELAY => set(&mut self.termination_delay, time()),
+    fn read_annotation(&mut self, name: &str, value: &str) {
+        let duration_value = || duration::parse(value);
+        let boolean = || value.parse::<bool>().ok();
+        let is_valid = match name {
+            annotations::START_DELAY => set(&mut self.start_delay, duration_value()),
+            annotations::INIT_RUN_FOR => set(&mut self.init_run_for, duration_value()),
+            annotations::READY_AFTER => set(&mut self.ready_after, duration_value()),
+            // A lower bound, because a tiny interval would keep a core busy.
+            annotations::READINESS_FLIPS => set(
+                &mut self.readiness_flips,
+                duration_value().filter(|time| *time >= Duration::from_millis(100)),
+            ),
+            annotations::RUN_FOR => set(&mut self.run_for, duration_value()),
+            annotations::CRASH_AFTER => set(&mut self.crash_after, duration_value()),
+            annotations::TERMINATION_DELAY => set(&mut self.termination_delay, duration_value()),
             annotations::EXIT_CODE => set(&mut self.exit_code, value.parse().ok()),
             annotations::CRASH_TIMES => set(&mut self.crash_times, value.parse().ok()),
-            annotations::NEVER_START => truth().map(|truth| self.never_start = truth).is_some(),
-            annotations::READY => truth().map(|truth| self.never_ready = !truth).is_some(),
-            annotations::FAILED => truth().map(|truth| self.failed = truth).is_some(),
+            annotations::NEVER_START => boolean().map(|boolean| self.never_start = boolean).is_some(),
+            annotations::READY => boolean().map(|boolean| self.never_ready = !boolean).is_some(),
+            annotations::FAILED => boolean().map(|boolean| self.failed = boolean).is_some(),
             _ => false,
         };
-        if !understood {
-            self.unreadable.push(ArcStr::from(format!("{name}={value}")));
+        if !is_valid {
+            self.invalid_annotations.push(ArcStr::from(format!("{name}={value}")));
         }
     }
 }
@@ -104,7 +105,7 @@ impl<'de> Deserialize<'de> for Behaviour {
                 let mut behaviour = Behaviour::default();
                 while let Some(Name(name)) = map.next_key()? {
                     if name.starts_with(annotations::PREFIX) {
-                        behaviour.note(&name, &map.next_value::<Name<'_>>()?.0);
+                        behaviour.read_annotation(&name, &map.next_value::<Name<'_>>()?.0);
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }
@@ -119,7 +120,7 @@ impl<'de> Deserialize<'de> for Behaviour {
     }
 }
 
-/// A string that is borrowed from the text where it has no escapes.
+/// A string, borrowed from the input if it has no escapes.
 #[derive(serde::Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_are_read_and_other_annotations_skipped() {
+    fn behaviour_annotations_are_parsed_and_others_skipped() {
         let behaviour = read(
             r#"{"hollow.keleustes.io/run-for":"30s","hollow.keleustes.io/exit-code":"3","hollow.keleustes.io/ready":"false",
                 "hollow.keleustes.io/never-start":"true","kubectl.kubernetes.io/x":"{\"a\": 1}"}"#,
@@ -149,12 +150,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_kept_to_be_told() {
+    fn invalid_annotations_are_kept_for_the_log() {
         let behaviour = read(
             r#"{"hollow.keleustes.io/run-for":"30","hollow.keleustes.io/runs-for":"30s","hollow.keleustes.io/readiness-flips":"1ms"}"#,
         );
-        assert_eq!(behaviour.unreadable.len(), 3);
-        assert_eq!(behaviour.unreadable[0], "hollow.keleustes.io/run-for=30");
+        assert_eq!(behaviour.invalid_annotations.len(), 3);
+        assert_eq!(behaviour.invalid_annotations[0], "hollow.keleustes.io/run-for=30");
         assert_eq!((behaviour.run_for, behaviour.readiness_flips), (None, None));
     }
 }

@@ -1,4 +1,4 @@
-//! One clock for stamps and for waiting: it starts at a wall time and moves with the async runtime's.
+//! One clock for timestamps and timers: it starts at a wall-clock time and follows tokio's clock.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use keleustes_objects::Time;
 use tokio::time::Instant;
 
-/// Wall time that moves with tokio's clock, so that a paused runtime decides the time.
+/// Wall-clock time that follows tokio's clock, so that a paused runtime controls the time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: Instant,
@@ -24,24 +24,24 @@ impl Clock {
         after(self.wall, self.started.elapsed())
     }
 
-    /// When the runtime's clock will have come to a wall time.
+    /// The tokio instant of a wall-clock time.
     pub(crate) fn instant(&self, at: Timestamp) -> Instant {
         self.started + since(at, self.wall)
     }
 }
 
-/// The time this long after another.
+/// The time `wait` after `at`.
 pub(crate) fn after(at: Timestamp, wait: Duration) -> Timestamp {
     let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
     at.checked_add(wait).unwrap_or(Timestamp::MAX)
 }
 
-/// How long after another a time is; nothing if it is before.
+/// The duration from `earlier` to `at`; zero if `at` is before.
 pub(crate) fn since(at: Timestamp, earlier: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(earlier)).unwrap_or_default()
 }
 
-/// A time as most fields of the API write it.
+/// A time in the API's second resolution.
 pub(crate) fn stamp(at: Timestamp) -> Time {
     Time::from_unix_seconds(at.as_second())
 }

@@ -1,4 +1,5 @@
-//! Moves events, answers and time into the engine, and its requests out; one task for all nodes and pods.
+//! Passes watch events, responses and time to the engine and sends its requests; one task for all nodes and
+//! pods.
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -11,87 +12,87 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::Clock;
-use crate::engine::{Engine, Tally, Who};
-use crate::seen::{Attachment, Node, Pod, Volume};
+use crate::engine::{Engine, HollowStats, Writer};
+use crate::projections::{Attachment, Node, Pod, Volume};
 
-/// What a handle asks for.
+/// A command from the handle.
 pub(crate) enum Command {
     Fail(String, oneshot::Sender<bool>),
     Recover(String, oneshot::Sender<bool>),
-    Tally(oneshot::Sender<Tally>),
+    HollowStats(oneshot::Sender<HollowStats>),
     Stop(oneshot::Sender<()>),
 }
 
-/// The task behind a handle.
+/// The task behind the handle.
 pub(crate) struct Driver {
     pub(crate) client: Client,
     pub(crate) engine: Engine,
     pub(crate) clock: Clock,
     pub(crate) pods: Reflector<Pod>,
     pub(crate) nodes: Reflector<Node>,
-    /// Only watched if asked for.
+    /// Only watched if enabled.
     pub(crate) volumes: Option<Reflector<Volume>>,
     pub(crate) attachments: Option<Reflector<Attachment>>,
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) max_in_flight: usize,
 }
 
-type Answers = FuturesUnordered<BoxFuture<'static, (Who, Result<WriteResponse, ApiError>)>>;
+type Responses = FuturesUnordered<BoxFuture<'static, (Writer, Result<WriteResponse, ApiError>)>>;
 
 impl Driver {
-    /// Runs until it is told to stop, or nobody is left who could tell.
+    /// Runs until it receives [`Command::Stop`] or the handle is dropped.
     pub(crate) async fn run(mut self) {
-        let mut answers = Answers::new();
+        let mut responses = Responses::new();
         loop {
-            self.send(&mut answers);
+            self.send(&mut responses);
             let due = self.engine.due();
-            // Commands and time come first: a flood of events must not make leases late.
+            // Commands and timers come first: a burst of watch events must not delay Lease renewals.
             tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
                     None => return,
                     Some(Command::Stop(done)) => {
-                        // What was sent may have effect; whoever stops us wants to know that it is over.
-                        while answers.next().await.is_some() {}
+                        // Requests in flight may still take effect; the caller of `stop` waits for them.
+                        while responses.next().await.is_some() {}
                         let _ = done.send(());
                         return;
                     }
-                    Some(command) => self.obey(command),
+                    Some(command) => self.run_command(command),
                 },
                 () = until(due, &self.clock), if due.is_some() => self.engine.tick(self.clock.now()),
-                Some((who, answer)) = answers.next(), if !answers.is_empty() => {
-                    self.engine.answered(&who, &answer, self.clock.now());
+                Some((writer, answer)) = responses.next(), if !responses.is_empty() => {
+                    self.engine.on_response(&writer, &answer, self.clock.now());
                 }
-                delta = self.pods.next() => self.take_pods(delta),
-                delta = self.nodes.next() => self.take_nodes(delta),
-                delta = next_of(&mut self.volumes) => self.take_volumes(delta),
-                delta = next_of(&mut self.attachments) => self.take_attachments(delta),
+                delta = self.pods.next() => self.apply_pods(delta),
+                delta = self.nodes.next() => self.apply_nodes(delta),
+                delta = next_of(&mut self.volumes) => self.apply_volumes(delta),
+                delta = next_of(&mut self.attachments) => self.apply_attachments(delta),
             }
         }
     }
 
-    fn send(&mut self, answers: &mut Answers) {
+    fn send(&mut self, responses: &mut Responses) {
         let now = self.clock.now();
-        while answers.len() < self.max_in_flight
-            && let Some((who, call)) = self.engine.next_call(now)
+        while responses.len() < self.max_in_flight
+            && let Some((writer, call)) = self.engine.next_call(now)
         {
             let client = self.client.clone();
-            answers.push(async move { (who, call.send_for_metadata(&client).await) }.boxed());
+            responses.push(async move { (writer, call.send_for_metadata(&client).await) }.boxed());
         }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn run_command(&mut self, command: Command) {
         let now = self.clock.now();
-        // Who no longer waits for an answer does not need one.
+        // A failed send means that the caller no longer waits.
         match command {
             Command::Fail(name, answer) => drop(answer.send(self.engine.fail_node(&name, now))),
             Command::Recover(name, answer) => drop(answer.send(self.engine.recover_node(&name, now))),
-            Command::Tally(answer) => drop(answer.send(self.engine.tally())),
+            Command::HollowStats(answer) => drop(answer.send(self.engine.stats())),
             Command::Stop(answer) => drop(answer.send(())),
         }
     }
 
-    fn take_pods(&mut self, delta: Delta<Pod>) {
+    fn apply_pods(&mut self, delta: Delta<Pod>) {
         let now = self.clock.now();
         match delta {
             Delta::Replace { objects, .. } => self.engine.replace_pods(objects, now),
@@ -101,7 +102,7 @@ impl Driver {
         }
     }
 
-    fn take_nodes(&mut self, delta: Delta<Node>) {
+    fn apply_nodes(&mut self, delta: Delta<Node>) {
         let now = self.clock.now();
         match delta {
             Delta::Replace { objects, .. } => self.engine.replace_nodes(&objects, now),
@@ -111,7 +112,7 @@ impl Driver {
         }
     }
 
-    fn take_volumes(&mut self, delta: Delta<Volume>) {
+    fn apply_volumes(&mut self, delta: Delta<Volume>) {
         let now = self.clock.now();
         match delta {
             Delta::Replace { objects, .. } => self.engine.replace_volumes(&objects, now),
@@ -121,7 +122,7 @@ impl Driver {
         }
     }
 
-    fn take_attachments(&mut self, delta: Delta<Attachment>) {
+    fn apply_attachments(&mut self, delta: Delta<Attachment>) {
         let now = self.clock.now();
         match delta {
             Delta::Replace { objects, .. } => self.engine.replace_attachments(&objects, now),

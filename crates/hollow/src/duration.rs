@@ -1,8 +1,8 @@
-//! Durations as people write them into annotations.
+//! Durations in annotations.
 
 use std::time::Duration;
 
-/// Reads a duration such as `1m30s`, `1.5s` or `200ms`.
+/// Parses a duration such as `1m30s`, `1.5s` or `200ms`.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut total = Duration::ZERO;
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_writes_them() {
+    fn durations_are_parsed_in_go_format() {
         for (text, wanted) in [
             ("30s", Some(30_000)),
             ("1m30s", Some(90_000)),

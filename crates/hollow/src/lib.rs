@@ -1,8 +1,8 @@
-//! Stand-ins for kubelets and a scheduler that speak only through the API.
+//! Hollow nodes (as in kubemark): stand-ins for kubelets and a scheduler that act only through the API.
 //!
-//! They serve any API server, the embedded one as well as a real one: nodes register, renew leases and
-//! report their status; pods that are bound to them start, become ready, crash, complete and end. What a
-//! pod does can be asked for in its [`annotations`].
+//! They work with any API server, the embedded one or a real one: nodes register, renew Leases and report
+//! their status; pods bound to them start, become ready, crash, complete and terminate. The behaviour of a
+//! pod is configured by its [`annotations`].
 //!
 //! ```no_run
 //! # async fn example(client: kube::Client) {
@@ -12,10 +12,10 @@
 //! # }
 //! ```
 //!
-//! Everything that decides is pure: `kubelet`, `scheduler`, `machine` and the `engine` that holds
-//! them take what was seen and the time, and give requests. One task, the `driver`, moves both; there is
-//! none for each node or pod, one watch of pods and one of nodes, and one queue of timers, so thousands of
-//! nodes at rest cost little more than their leases.
+//! All decisions are pure: `kubelet`, `scheduler`, `hollow_node` and the `engine` that holds them take
+//! observed objects and the time, and return requests. One task, the `driver`, connects them to the API
+//! server: one watch of pods, one of nodes and one timer queue for all, no task per node or pod. Thousands of
+//! idle nodes cost little more than their Lease renewals.
 
 mod behaviour;
 mod clock;
@@ -23,11 +23,11 @@ mod driver;
 mod duration;
 mod engine;
 mod hollow;
+mod hollow_node;
 mod kubelet;
-mod machine;
+mod projections;
 mod scheduler;
-mod seen;
 
 pub use behaviour::annotations;
-pub use engine::Tally;
+pub use engine::HollowStats;
 pub use hollow::{Builder, Hollow, HollowHandle};

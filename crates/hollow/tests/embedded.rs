@@ -1,6 +1,6 @@
-//! Hollow nodes in the embedded API server, with time that passes only when everybody waits.
+//! Hollow nodes against the embedded API server, in paused tokio time.
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on is to fail.
+#![allow(clippy::unwrap_used)] // An unexpected error fails the test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use tower::Layer as _;
 const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 const NODES: Resource = Resource::cluster("", "v1", "nodes", "Node");
 
-struct World {
+struct TestCluster {
     server: ApiServer,
     client: Client,
     faults: Faults,
     wall: Timestamp,
 }
 
-impl World {
+impl TestCluster {
     fn new() -> Self {
         let wall: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let server = ApiServer::builder().seed(7).clock(clock::following_tokio(wall)).build();
@@ -74,14 +74,14 @@ impl World {
 }
 
 /// Waits in simulated time.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+async fn until(expected: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..6000 {
-        if holds() {
+        if condition() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("{what} did not come to be within two minutes");
+    panic!("{expected} did not happen within two minutes");
 }
 
 fn condition(object: &Value, name: &str) -> String {
@@ -94,43 +94,43 @@ fn is_ready(object: Option<Arc<Value>>) -> bool {
     object.is_some_and(|object| condition(&object, "Ready") == "True")
 }
 
-async fn registered(world: &World, hollow: &HollowHandle, nodes: usize) {
+async fn registered(cluster: &TestCluster, hollow: &HollowHandle, nodes: usize) {
     for _ in 0..1000 {
-        if hollow.tally().await.nodes == nodes {
+        if hollow.stats().await.nodes == nodes {
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(world.server.objects("nodes").len(), nodes);
+    assert_eq!(cluster.server.objects("nodes").len(), nodes);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_bound_becomes_ready_and_ends_gracefully() {
-    let world = World::new();
-    let hollow = world.hollow(3).start();
-    world.create("p", &[], &json!({})).await;
-    until("readiness", || is_ready(world.pod("p"))).await;
-    let pod = world.pod("p").unwrap();
+async fn pod_is_bound_becomes_ready_and_terminates_gracefully() {
+    let cluster = TestCluster::new();
+    let hollow = cluster.hollow(3).start();
+    cluster.create("p", &[], &json!({})).await;
+    until("readiness", || is_ready(cluster.pod("p"))).await;
+    let pod = cluster.pod("p").unwrap();
     assert_eq!(pod["status"]["phase"], "Running");
     assert!(pod["spec"]["nodeName"].as_str().unwrap().starts_with("hollow-"));
     assert_eq!(pod["status"]["containerStatuses"][0]["ready"], true);
 
     Call::delete(&PODS, &Key::namespaced("default", "p"), &DeleteOptions::default())
-        .send(&world.client)
+        .send(&cluster.client)
         .await
         .unwrap();
-    assert!(world.pod("p").unwrap()["metadata"]["deletionTimestamp"].is_string());
-    until("the end", || world.pod("p").is_none()).await;
+    assert!(cluster.pod("p").unwrap()["metadata"]["deletionTimestamp"].is_string());
+    until("the deletion", || cluster.pod("p").is_none()).await;
     hollow.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_cannot_be_placed_says_why_and_is_placed_when_it_can_be() {
-    let world = World::new();
-    let hollow = world.hollow(2).start();
-    world.create("p", &[], &json!({"nodeSelector": {"disk": "ssd"}})).await;
-    until("a verdict", || condition(&world.pod("p").unwrap(), "PodScheduled") == "False").await;
-    let pod = world.pod("p").unwrap();
+async fn unschedulable_pod_gets_the_condition_and_is_scheduled_when_possible() {
+    let cluster = TestCluster::new();
+    let hollow = cluster.hollow(2).start();
+    cluster.create("p", &[], &json!({"nodeSelector": {"disk": "ssd"}})).await;
+    until("a scheduling decision", || condition(&cluster.pod("p").unwrap(), "PodScheduled") == "False").await;
+    let pod = cluster.pod("p").unwrap();
     let why = &pod["status"]["conditions"][0];
     assert_eq!(why["reason"], "Unschedulable");
     assert_eq!(
@@ -139,116 +139,119 @@ async fn a_pod_that_cannot_be_placed_says_why_and_is_placed_when_it_can_be() {
     );
     let patch = json!({"metadata": {"labels": {"disk": "ssd"}}});
     let node = Key::cluster("hollow-1");
-    Call::patch(&NODES, &node, keleustes_client::PatchType::Merge, &patch).send(&world.client).await.unwrap();
-    until("readiness", || is_ready(world.pod("p"))).await;
-    assert_eq!(world.pod("p").unwrap()["spec"]["nodeName"], "hollow-1");
+    Call::patch(&NODES, &node, keleustes_client::PatchType::Merge, &patch)
+        .send(&cluster.client)
+        .await
+        .unwrap();
+    until("readiness", || is_ready(cluster.pod("p"))).await;
+    assert_eq!(cluster.pod("p").unwrap()["spec"]["nodeName"], "hollow-1");
     hollow.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn batch_pods_complete_and_crashing_ones_come_back() {
-    let world = World::new();
-    let hollow = world.hollow(1).start();
-    world.create("good", &[], &json!({"restartPolicy": "Never"})).await;
-    world.create("bad", &[("run-for", "1s"), ("exit-code", "3")], &json!({"restartPolicy": "Never"})).await;
-    world.create("loops", &[("crash-after", "1s"), ("crash-times", "2")], &json!({})).await;
-    let phase = |name: &str| world.pod(name).unwrap()["status"]["phase"].as_str().map(str::to_owned);
+async fn batch_pods_complete_and_crashing_pods_restart() {
+    let cluster = TestCluster::new();
+    let hollow = cluster.hollow(1).start();
+    cluster.create("good", &[], &json!({"restartPolicy": "Never"})).await;
+    cluster.create("bad", &[("run-for", "1s"), ("exit-code", "3")], &json!({"restartPolicy": "Never"})).await;
+    cluster.create("loops", &[("crash-after", "1s"), ("crash-times", "2")], &json!({})).await;
+    let phase = |name: &str| cluster.pod(name).unwrap()["status"]["phase"].as_str().map(str::to_owned);
     until("success", || phase("good").as_deref() == Some("Succeeded")).await;
     until("failure", || phase("bad").as_deref() == Some("Failed")).await;
     assert_eq!(
-        world.pod("bad").unwrap()["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"],
+        cluster.pod("bad").unwrap()["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"],
         3
     );
-    let container = || world.pod("loops").unwrap()["status"]["containerStatuses"][0].clone();
+    let container = || cluster.pod("loops").unwrap()["status"]["containerStatuses"][0].clone();
     until("the back-off", || container()["state"]["waiting"]["reason"] == "CrashLoopBackOff").await;
-    until("two restarts", || container()["restartCount"] == 2 && is_ready(world.pod("loops"))).await;
+    until("two restarts", || container()["restartCount"] == 2 && is_ready(cluster.pod("loops"))).await;
     hollow.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_node_lets_its_lease_run_out_and_recovers() {
-    let world = World::new();
-    let hollow = world.hollow(2).start();
-    registered(&world, &hollow, 2).await;
+async fn failed_node_stops_renewing_its_lease_and_recovers() {
+    let cluster = TestCluster::new();
+    let hollow = cluster.hollow(2).start();
+    registered(&cluster, &hollow, 2).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(hollow.fail_node("hollow-0").await);
     assert!(!hollow.fail_node("unknown").await);
-    let (dead, alive) = (world.renewed("hollow-0"), world.renewed("hollow-1"));
+    let (dead, alive) = (cluster.renewed("hollow-0"), cluster.renewed("hollow-1"));
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(world.renewed("hollow-0"), dead);
-    assert_ne!(world.renewed("hollow-1"), alive);
+    assert_eq!(cluster.renewed("hollow-0"), dead);
+    assert_ne!(cluster.renewed("hollow-1"), alive);
 
     // A node lifecycle controller would write this.
     let unknown = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
     let call =
         Call::patch(&NODES, &Key::cluster("hollow-0"), keleustes_client::PatchType::Strategic, &unknown);
-    call.subresource("status").send(&world.client).await.unwrap();
+    call.subresource("status").send(&cluster.client).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(condition(&world.node("hollow-0").unwrap(), "Ready"), "Unknown");
+    assert_eq!(condition(&cluster.node("hollow-0").unwrap(), "Ready"), "Unknown");
     assert!(hollow.recover_node("hollow-0").await);
-    until("recovery", || is_ready(world.node("hollow-0"))).await;
-    assert_ne!(world.renewed("hollow-0"), dead);
+    until("recovery", || is_ready(cluster.node("hollow-0"))).await;
+    assert_ne!(cluster.renewed("hollow-0"), dead);
     hollow.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_earlier_process_left_is_taken_over_without_a_write() {
-    let world = World::new();
-    let hollow = world.hollow(1).start();
-    world.create("p", &[], &json!({})).await;
-    until("readiness", || is_ready(world.pod("p"))).await;
+async fn pods_of_an_earlier_process_are_adopted_without_a_write() {
+    let cluster = TestCluster::new();
+    let hollow = cluster.hollow(1).start();
+    cluster.create("p", &[], &json!({})).await;
+    until("readiness", || is_ready(cluster.pod("p"))).await;
     hollow.stop().await;
-    let before = world.pod("p").unwrap();
-    let hollow = world.hollow(1).start();
+    let before = cluster.pod("p").unwrap();
+    let hollow = cluster.hollow(1).start();
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(hollow.tally().await.running, 1);
-    assert_eq!(world.pod("p").unwrap(), before);
+    assert_eq!(hollow.stats().await.running, 1);
+    assert_eq!(cluster.pod("p").unwrap(), before);
     hollow.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn failing_writes_and_cut_watches_delay_and_do_not_lose() {
-    let world = World::new();
+async fn failing_writes_and_closed_watches_only_delay() {
+    let cluster = TestCluster::new();
     let refuse = |method: http::Method, target: &'static str| {
         let verdict = InjectedFault::status(500, "InternalError", "try again");
-        world.faults.add(FaultRule::new(verdict).method(method).target(target).times(3));
+        cluster.faults.add(FaultRule::new(verdict).method(method).target(target).times(3));
     };
     refuse(http::Method::POST, "/api/v1/nodes");
     refuse(http::Method::POST, "/leases");
     refuse(http::Method::POST, "/binding");
     refuse(http::Method::PATCH, "/status");
     refuse(http::Method::DELETE, "/pods/");
-    let hollow = world.hollow(2).start();
-    world.create("p", &[], &json!({})).await;
-    world.create("q", &[], &json!({})).await;
-    until("readiness", || is_ready(world.pod("p")) && is_ready(world.pod("q"))).await;
-    world.server.compact();
-    world.server.expire_watches();
+    let hollow = cluster.hollow(2).start();
+    cluster.create("p", &[], &json!({})).await;
+    cluster.create("q", &[], &json!({})).await;
+    until("readiness", || is_ready(cluster.pod("p")) && is_ready(cluster.pod("q"))).await;
+    cluster.server.compact();
+    cluster.server.expire_watches();
     let delete =
         |name: &str| Call::delete(&PODS, &Key::namespaced("default", name), &DeleteOptions::default());
-    world.faults.disable_all();
-    delete("p").send(&world.client).await.unwrap();
-    until("the end", || world.pod("p").is_none()).await;
-    assert!(is_ready(world.pod("q")));
+    cluster.faults.disable_all();
+    delete("p").send(&cluster.client).await.unwrap();
+    until("the deletion", || cluster.pod("p").is_none()).await;
+    assert!(is_ready(cluster.pod("q")));
     hollow.stop().await;
 }
 
-/// All writes of a little cluster, in order.
+/// All writes of a small cluster, in order.
 async fn transcript(seed: u64) -> Vec<String> {
-    let world = World::new();
-    let hollow = world.hollow(5).seed(seed).start();
-    registered(&world, &hollow, 5).await;
+    let cluster = TestCluster::new();
+    let hollow = cluster.hollow(5).seed(seed).start();
+    registered(&cluster, &hollow, 5).await;
     for index in 0..20 {
-        world.create(&format!("p{index}"), &[], &json!({"restartPolicy": "Never"})).await;
+        cluster.create(&format!("p{index}"), &[], &json!({"restartPolicy": "Never"})).await;
     }
     tokio::time::sleep(Duration::from_secs(60)).await;
     hollow.stop().await;
-    let writes = world.server.requests().into_iter().filter(|request| request.method != http::Method::GET);
+    let writes = cluster.server.requests().into_iter().filter(|request| request.method != http::Method::GET);
     writes.map(|request| format!("{} {} {:?}", request.method, request.target, request.body)).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_seed_writes_the_same() {
+async fn same_seed_sends_the_same_requests() {
     let first = transcript(1).await;
     assert!(first.len() > 100, "{}", first.len());
     assert_eq!(first, transcript(1).await);
@@ -256,16 +259,16 @@ async fn the_same_seed_writes_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_at_rest_write_leases_and_little_else() {
-    let world = World::new();
-    let hollow = world.hollow(50).start();
-    registered(&world, &hollow, 50).await;
+async fn idle_nodes_write_little_more_than_leases() {
+    let cluster = TestCluster::new();
+    let hollow = cluster.hollow(50).start();
+    registered(&cluster, &hollow, 50).await;
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let before = hollow.tally().await;
+    let before = hollow.stats().await;
     tokio::time::sleep(Duration::from_secs(100)).await;
-    let after = hollow.tally().await;
+    let after = hollow.stats().await;
     let (writes, failures) = (after.writes - before.writes, after.failures - before.failures);
-    // Ten renewals of each, and a third of them may report a status.
+    // Ten renewals per node, and a third of the nodes may report a status.
     assert!((470..=530).contains(&writes) && failures == 0, "{writes} {failures}");
     hollow.stop().await;
 }

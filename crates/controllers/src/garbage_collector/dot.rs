@@ -1,4 +1,5 @@
-//! The graph as a picture, in the language of graphviz, for people who ask why something is still there.
+//! The graph in graphviz's DOT format, for debugging why an object still exists. Parity:
+//! pkg/controller/garbagecollector/dump.go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write as _};
@@ -7,28 +8,28 @@ use keleustes_objects::Uid;
 
 use super::graph::{Graph, GraphDump, Vertex};
 
-/// The graph, or those parts of it that are connected with these uids if there are any.
-pub(crate) fn picture(graph: &Graph, uids: &[Uid]) -> GraphDump {
+/// The whole graph, or the parts that are connected to `uids` if any are given.
+pub(crate) fn select(graph: &Graph, uids: &[Uid]) -> GraphDump {
     if uids.is_empty() {
-        return graph.picture(|_| true);
+        return graph.dump(|_| true);
     }
-    let around = graph.uids_connected_to(uids);
-    graph.picture(|uid| around.contains(uid))
+    let connected = graph.uids_connected_to(uids);
+    graph.dump(|uid| connected.contains(uid))
 }
 
-/// The text of a picture.
-pub(crate) fn draw(picture: &GraphDump) -> String {
+/// The dump as DOT text.
+pub(crate) fn to_dot(dump: &GraphDump) -> String {
     // Writing to a String cannot fail.
     let mut text = String::new();
-    let _ = write(&mut text, picture);
+    let _ = write(&mut text, dump);
     text
 }
 
-fn write(text: &mut String, picture: &GraphDump) -> fmt::Result {
+fn write(text: &mut String, dump: &GraphDump) -> fmt::Result {
     let vertices: BTreeMap<String, &Vertex> =
-        picture.vertices.iter().map(|vertex| (vertex.identity.uid.to_string(), vertex)).collect();
+        dump.vertices.iter().map(|vertex| (vertex.identity.uid.to_string(), vertex)).collect();
     let edges: BTreeSet<(String, String)> =
-        picture.edges.iter().map(|(from, to)| (from.to_string(), to.to_string())).collect();
+        dump.edges.iter().map(|(from, to)| (from.to_string(), to.to_string())).collect();
     text.push_str("strict digraph full {\n");
     if !vertices.is_empty() {
         text.push_str("  // Node definitions.\n");
@@ -52,8 +53,8 @@ fn write(text: &mut String, picture: &GraphDump) -> fmt::Result {
 
 fn attributes(uid: &str, vertex: &Vertex) -> [(&'static str, String); 11] {
     let Vertex { identity, is_missing, being_deleted, deleting_dependents, is_virtual } = vertex;
-    let (line, key) = (&identity.line, &identity.key);
-    let (group, version, kind) = (line.group(), line.version(), line.kind());
+    let (type_meta, key) = (&identity.type_meta, &identity.key);
+    let (group, version, kind) = (type_meta.group(), type_meta.version(), type_meta.kind());
     let dot = if group.is_empty() { "" } else { "." };
     let states = [
         ("beingDeleted", being_deleted),
@@ -83,7 +84,7 @@ fn attributes(uid: &str, vertex: &Vertex) -> [(&'static str, String); 11] {
     ]
 }
 
-/// A string in quotes, with what would end it or break the line escaped.
+/// A quoted string; quotes, backslashes and newlines are escaped.
 fn quoted(text: &str) -> impl Display {
     let mut escaped = String::with_capacity(text.len() + 2);
     for character in text.chars() {
@@ -98,18 +99,19 @@ fn quoted(text: &str) -> impl Display {
 
 #[cfg(test)]
 mod tests {
-    use super::super::graph::story::{Story, object};
+    use super::super::graph::test_graph::{TestGraph, object};
     use super::*;
 
     /// Proves GC-107, GC-108, GC-109, GC-110.
     #[test]
-    fn nodes_and_edges_are_drawn_in_order_with_their_states() {
-        let mut story = Story::default();
-        story.saw(&object("apps/v1 Deployment", "shop/web", "u2").deleted(&["foregroundDeletion"]));
-        story.saw(&object("apps/v1 ReplicaSet", "shop/web-1", "u1").owned("apps/v1 Deployment", "web", "u2"));
-        story.saw(&object("v1 Pod", "shop/odd\"\\\nname", "u0").owned("v1 Pod", "gone", "u3"));
-        story.saw(&object("v1 Pod", "shop/alone", "u9"));
-        let drawn = draw(&picture(&story.graph, &[]));
+    fn dot_lists_nodes_and_edges_in_order_with_their_states() {
+        let mut test = TestGraph::default();
+        test.update(&object("apps/v1 Deployment", "shop/web", "u2").terminating(&["foregroundDeletion"]));
+        let replica_set = object("apps/v1 ReplicaSet", "shop/web-1", "u1");
+        test.update(&replica_set.owned("apps/v1 Deployment", "web", "u2"));
+        test.update(&object("v1 Pod", "shop/odd\"\\\nname", "u0").owned("v1 Pod", "gone", "u3"));
+        test.update(&object("v1 Pod", "shop/alone", "u9"));
+        let dot = to_dot(&select(&test.graph, &[]));
         let expected = r#"strict digraph full {
   // Node definitions.
   "u0" [
@@ -169,52 +171,51 @@ mod tests {
   "u1" -> "u2";
 }
 "#;
-        assert_eq!(drawn, expected);
-        assert_eq!(draw(&picture(&Story::default().graph, &[])), "strict digraph full {\n}\n");
+        assert_eq!(dot, expected);
+        assert_eq!(to_dot(&select(&TestGraph::default().graph, &[])), "strict digraph full {\n}\n");
     }
 
     /// Proves GC-109.
     #[test]
-    fn an_owner_that_is_gone_is_drawn_as_missing() {
-        let mut story = Story::default();
+    fn deleted_owner_appears_as_missing_in_dot() {
+        let mut test = TestGraph::default();
         let owner = object("v1 ConfigMap", "shop/owner", "u1");
-        story.saw(&owner);
-        story.saw(&object("v1 Pod", "shop/pod", "u2").owned("v1 ConfigMap", "owner", "u1"));
-        story.lost(&owner);
-        let drawn = draw(&picture(&story.graph, &[]));
+        test.update(&owner);
+        test.update(&object("v1 Pod", "shop/pod", "u2").owned("v1 ConfigMap", "owner", "u1"));
+        test.delete(&owner);
+        let dot = to_dot(&select(&test.graph, &[]));
         assert!(
-            drawn.contains(
+            dot.contains(
                 "  \"u1\" [\n    label=\"uid=u1\\nnamespace=\\nConfigMap.v1/owner\\nmissingFromGraph\\n\"\n"
             ),
-            "{drawn}"
+            "{dot}"
         );
-        assert!(drawn.contains("    missing=\"true\"\n"), "{drawn}");
-        assert!(drawn.contains("  \"u2\" -> \"u1\";\n"), "{drawn}");
+        assert!(dot.contains("    missing=\"true\"\n"), "{dot}");
+        assert!(dot.contains("  \"u2\" -> \"u1\";\n"), "{dot}");
     }
 
     /// Proves GC-111.
     #[test]
-    fn uids_restrict_the_picture_to_what_is_connected_with_them() {
-        let mut story = Story::default();
-        story.saw(&object("v1 ConfigMap", "shop/a", "a"));
-        story.saw(&object("v1 Pod", "shop/b", "b").owned("v1 ConfigMap", "a", "a"));
-        story.saw(&object("v1 Pod", "shop/c", "c").owned("v1 ConfigMap", "a", "a"));
-        story.saw(&object("v1 ConfigMap", "shop/x", "x"));
-        story.saw(&object("v1 Pod", "shop/y", "y").owned("v1 ConfigMap", "x", "x"));
-        story.saw(&object("v1 Pod", "shop/alone", "alone"));
+    fn uids_restrict_dot_to_the_nodes_connected_to_them() {
+        let mut test = TestGraph::default();
+        test.update(&object("v1 ConfigMap", "shop/a", "a"));
+        test.update(&object("v1 Pod", "shop/b", "b").owned("v1 ConfigMap", "a", "a"));
+        test.update(&object("v1 Pod", "shop/c", "c").owned("v1 ConfigMap", "a", "a"));
+        test.update(&object("v1 ConfigMap", "shop/x", "x"));
+        test.update(&object("v1 Pod", "shop/y", "y").owned("v1 ConfigMap", "x", "x"));
+        test.update(&object("v1 Pod", "shop/alone", "alone"));
         let named = |uids: &[&str]| {
             let uids: Vec<Uid> = uids.iter().map(|uid| Uid::from(*uid)).collect();
-            let drawn = draw(&picture(&story.graph, &uids));
-            drawn
-                .lines()
+            let dot = to_dot(&select(&test.graph, &uids));
+            dot.lines()
                 .filter_map(|line| Some(line.trim().strip_prefix("uid=\"")?.strip_suffix('"')?.to_owned()))
                 .collect::<Vec<_>>()
                 .join(" ")
         };
-        assert_eq!(named(&["b"]), "a b c", "owners, and the other dependents of owners");
+        assert_eq!(named(&["b"]), "a b c", "its owners, and the other dependents of its owners");
         assert_eq!(named(&["c", "y"]), "a b c x y");
-        assert_eq!(named(&["nobody"]), "");
-        assert_eq!(named(&["alone"]), "", "without owners and dependents there is nothing to draw");
-        assert_eq!(draw(&picture(&story.graph, &[Uid::from("nobody")])), "strict digraph full {\n}\n");
+        assert_eq!(named(&["unknown"]), "");
+        assert_eq!(named(&["alone"]), "", "a node without owners and dependents is omitted");
+        assert_eq!(to_dot(&select(&test.graph, &[Uid::from("unknown")])), "strict digraph full {\n}\n");
     }
 }

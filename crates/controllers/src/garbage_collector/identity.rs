@@ -1,38 +1,46 @@
-//! Which object is meant: a uid, which is never wrong, and coordinates, which references may get wrong.
+//! The identity of an object: its UID, which is always right, and coordinates, which an owner reference may
+//! state wrongly.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use keleustes_objects::{ArcStr, InternedStr, Key, TypeMeta, Uid};
 
-/// One life of an object and where it is, or is said to be.
+/// The UID of an object and its coordinates, observed or taken from an owner reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Its type lines.
-    pub(crate) line: TypeMeta,
-    /// Its namespace, empty for none, and its name.
+    /// apiVersion and kind.
+    pub(crate) type_meta: TypeMeta,
+    /// Namespace (empty if cluster-scoped) and name.
     pub(crate) key: Key,
-    /// Its uid.
+    /// UID.
     pub(crate) uid: Uid,
 }
 
 impl Identity {
-    /// Whether a reference that says `line` and `name`, made in `namespace`, means these coordinates.
-    /// Objects of the cluster may be referred to from anywhere, others from their own namespace only.
-    pub(crate) fn matches_reference(&self, line: &TypeMeta, name: &ArcStr, namespace: &InternedStr) -> bool {
-        self.line == *line && self.key.name == *name && self.may_own_in(namespace)
+    /// Whether an owner reference with this apiVersion, kind and `name`, on an object in `namespace`, has
+    /// these coordinates. A cluster-scoped owner may be referenced from any namespace, a namespaced owner
+    /// only from its own.
+    pub(crate) fn matches_reference(
+        &self,
+        type_meta: &TypeMeta,
+        name: &ArcStr,
+        namespace: &InternedStr,
+    ) -> bool {
+        self.type_meta == *type_meta && self.key.name == *name && self.may_own_in_namespace(namespace)
     }
 
-    /// Whether objects of a namespace may have this one as their owner.
-    pub(crate) fn may_own_in(&self, namespace: &InternedStr) -> bool {
+    /// Whether objects in `namespace` may have this object as owner.
+    pub(crate) fn may_own_in_namespace(&self, namespace: &InternedStr) -> bool {
         self.key.namespace.is_empty() || self.key.namespace == *namespace
     }
 }
 
-/// By kind and version before the namespace, so that the order of kinds does not depend on their scope.
+/// Orders by apiVersion and kind before the namespace, so that the order of kinds does not depend on their
+/// scope.
 impl Ord for Identity {
     fn cmp(&self, other: &Self) -> Ordering {
-        (&self.line, &self.key, &self.uid).cmp(&(&other.line, &other.key, &other.uid))
+        (&self.type_meta, &self.key, &self.uid).cmp(&(&other.type_meta, &other.key, &other.uid))
     }
 }
 
@@ -44,7 +52,7 @@ impl PartialOrd for Identity {
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { line, key, uid } = self;
-        write!(f, "[{line}, namespace: {}, name: {}, uid: {uid}]", key.namespace, key.name)
+        let Self { type_meta, key, uid } = self;
+        write!(f, "[{type_meta}, namespace: {}, name: {}, uid: {uid}]", key.namespace, key.name)
     }
 }

@@ -1,25 +1,26 @@
-//! Deletes objects whose owners are all gone, has owners wait for their dependents, or sets these free.
+//! Deletes dependents whose owners no longer exist, completes foreground deletion, and orphans dependents.
 //!
-//! An observer keeps a graph of all objects and their owners. A change to it sets nodes in motion, on two
-//! queues. One checks whether an object may be deleted or may let go of its finalizer
-//! `foregroundDeletion`; the other takes an owner with the finalizer `orphan` off its dependents. The graph
-//! only says where to look: before anything is deleted, the API is asked about the object and each of its
-//! owners, and the delete names the life and the state that was seen.
+//! The graph builder (an observer of every resource) keeps a graph of all objects and their owner references.
+//! A change to the graph enqueues nodes on two queues. `attempt_to_delete` checks whether an object must be
+//! deleted or may lose its finalizer `foregroundDeletion`; `attempt_to_orphan` removes an owner with the
+//! finalizer `orphan` from the ownerReferences of its dependents. The graph only selects candidates: before
+//! the garbage collector deletes an object, it reads the object and each of its owners live, and the DELETE
+//! carries the UID and resourceVersion that were read as preconditions.
 //!
-//! The graph is memory that a failover loses. It is made anew from what the server lists, and
-//! [`Graph::requeue_all`] sets everything in motion again that was under way, so a restart in the middle of a
-//! deletion finishes it.
+//! The graph is in-memory state and is lost on failover. The new leader rebuilds it from lists, and
+//! [`Graph::requeue_all`] enqueues every deletion that is still in progress, so a restart in the middle of a
+//! deletion completes it.
 //!
 //! Parity: pkg/controller/garbagecollector.
 
-mod absent;
-mod check;
+mod absent_owner_cache;
+mod attempt_to_delete;
+mod attempt_to_orphan;
 mod dot;
 mod graph;
+mod graph_builder;
 mod identity;
-mod observer;
-mod orphan;
-mod places;
+mod lookup;
 mod references;
 
 use keleustes_objects::Uid;
@@ -27,18 +28,18 @@ use keleustes_plan::{Controller, DebugPage, Effects, Grant, Item, Loop, Memory, 
 
 pub use graph::{Graph, GraphEffects};
 
-use self::check::Check;
-use self::observer::Everything;
-use self::orphan::Orphan;
+use self::attempt_to_delete::AttemptToDelete;
+use self::attempt_to_orphan::AttemptToOrphan;
+use self::graph_builder::GraphBuilder;
 
-/// What the controller needs to be told.
+/// Options of the garbage collector.
 #[derive(Clone, Debug)]
 pub struct GarbageCollectorOptions {
-    /// Whether it runs at all.
+    /// Whether the controller runs at all (`--enable-garbage-collector`).
     pub enabled: bool,
-    /// How many objects are checked, and how many owners set their dependents free, at once.
+    /// Workers per queue (`--concurrent-gc-syncs`).
     pub workers: usize,
-    /// A secret by which uids are hashed.
+    /// Secret key of the hash over UIDs.
     pub hash_key: u64,
 }
 
@@ -48,9 +49,9 @@ impl Default for GarbageCollectorOptions {
     }
 }
 
-const CHECKS: &str = "garbage_collector_attempt_to_delete";
-const ORPHANINGS: &str = "garbage_collector_attempt_to_orphan";
-const CHANGES: &str = "garbage_collector_graph_changes";
+const ATTEMPT_TO_DELETE: &str = "garbage_collector_attempt_to_delete";
+const ATTEMPT_TO_ORPHAN: &str = "garbage_collector_attempt_to_orphan";
+const GRAPH_CHANGES: &str = "garbage_collector_graph_changes";
 
 static SYNC_ERRORS: Metric = Metric::counter(
     "garbagecollector_controller_resources_sync_error_total",
@@ -58,16 +59,16 @@ static SYNC_ERRORS: Metric = Metric::counter(
     &[],
 );
 
-/// The controller, unless it is switched off: then nobody keeps a graph.
-pub(crate) fn controller_if_enabled(settings: &GarbageCollectorOptions) -> Option<Controller> {
-    settings.enabled.then(|| controller(settings))
+/// The controller, or `None` if it is disabled; then no graph is kept either.
+pub(crate) fn controller_if_enabled(options: &GarbageCollectorOptions) -> Option<Controller> {
+    options.enabled.then(|| controller(options))
 }
 
-/// The controller.
+/// Builds the controller.
 #[must_use]
-pub fn controller(settings: &GarbageCollectorOptions) -> Controller {
-    let memory = Memory::new(Graph::new(settings.hash_key));
-    let shown = memory.clone();
+pub fn controller(options: &GarbageCollectorOptions) -> Controller {
+    let memory = Memory::new(Graph::new(options.hash_key));
+    let debug_graph = memory.clone();
     Controller::new("garbage-collector-controller")
         .also_known_as(&["garbagecollector"])
         .service_account("generic-garbage-collector")
@@ -79,41 +80,51 @@ pub fn controller(settings: &GarbageCollectorOptions) -> Controller {
         }])
         .qps_multiplier(QpsMultiplier { qps: 2, burst: 1 })
         .metrics([&SYNC_ERRORS])
-        .observer(Everything { memory: memory.clone() })
-        .debug_handler(move |path, query| show(&shown, path, query))
-        .with_loop(Loop::reconciling(CHECKS, Check { memory: memory.clone() }).workers(settings.workers))
-        .with_loop(Loop::reconciling(ORPHANINGS, Orphan { memory }).workers(settings.workers))
+        .observer(GraphBuilder { memory: memory.clone() })
+        .debug_handler(move |path, query| debug_page(&debug_graph, path, query))
+        .with_loop(
+            Loop::reconciling(ATTEMPT_TO_DELETE, AttemptToDelete { memory: memory.clone() })
+                .workers(options.workers),
+        )
+        .with_loop(Loop::reconciling(ATTEMPT_TO_ORPHAN, AttemptToOrphan { memory }).workers(options.workers))
 }
 
-/// The graph as a picture, at `graph`; all of it, or what is connected with some uids.
-fn show(memory: &Memory<Graph>, path: &str, query: &[(String, String)]) -> Option<DebugPage> {
+/// Serves the graph in DOT format at `graph`: the whole graph, or the parts connected to the `uid`
+/// parameters.
+fn debug_page(memory: &Memory<Graph>, path: &str, query: &[(String, String)]) -> Option<DebugPage> {
     if path != "graph" {
         return None;
     }
     let uids: Vec<Uid> =
         query.iter().filter(|(name, _)| name == "uid").map(|(_, uid)| Uid::from(uid.as_str())).collect();
-    let picture = memory.with(|graph| dot::picture(graph, &uids));
-    Some(DebugPage { content_type: "text/vnd.graphviz", body: dot::draw(&picture) })
+    let dump = memory.with(|graph| dot::select(graph, &uids));
+    Some(DebugPage { content_type: "text/vnd.graphviz", body: dot::to_dot(&dump) })
 }
 
-/// Marks an item that was queued when nobody had seen its object yet.
+/// Attribute of an item that was enqueued while its node was virtual.
 const VIRTUAL: &str = "virtual";
 
-/// The item of a node.
+/// The queue item of a node.
 fn item_of(uid: &Uid, is_virtual: bool) -> Item {
     let item = Item::from(keleustes_objects::Key::cluster(uid.to_string()));
     if is_virtual { item.with_attribute(VIRTUAL, "true") } else { item }
 }
 
 impl From<GraphEffects> for Effects {
-    fn from(ripple: GraphEffects) -> Self {
-        let mut stir = Self { events: ripple.events, ..Self::default() };
-        for check in ripple.checks {
-            let item = item_of(&check.uid, check.is_virtual);
-            if check.slowly { stir.enqueue_rate_limited(CHECKS, item) } else { stir.enqueue(CHECKS, item) }
+    fn from(graph_effects: GraphEffects) -> Self {
+        let mut effects = Self { events: graph_effects.events, ..Self::default() };
+        for attempt in graph_effects.attempts_to_delete {
+            let item = item_of(&attempt.uid, attempt.is_virtual);
+            if attempt.rate_limited {
+                effects.enqueue_rate_limited(ATTEMPT_TO_DELETE, item);
+            } else {
+                effects.enqueue(ATTEMPT_TO_DELETE, item);
+            }
         }
-        ripple.attempts_to_orphan.iter().for_each(|uid| stir.enqueue(ORPHANINGS, item_of(uid, false)));
-        stir
+        for uid in &graph_effects.attempts_to_orphan {
+            effects.enqueue(ATTEMPT_TO_ORPHAN, item_of(uid, false));
+        }
+        effects
     }
 }
 

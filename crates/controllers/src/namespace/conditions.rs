@@ -1,4 +1,4 @@
-//! What people can read about a namespace that goes: five conditions, in the original's words.
+//! The five conditions of a terminating namespace, with upstream's reasons and messages.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -6,26 +6,26 @@ use std::fmt::Display;
 use keleustes_objects::Time;
 use serde_json::{Value, json};
 
-use super::content::Pass;
+use super::content::DeletionResult;
 
-/// A condition, as it should be.
-struct Wanted {
+/// A wanted condition.
+struct WantedCondition {
     r#type: &'static str,
-    /// False is good: each condition is named after what can be bad.
+    /// `false` is good: each condition is named after a failure.
     status: bool,
     reason: &'static str,
     message: String,
 }
 
-/// Brings the conditions of a namespace up to date with a pass. Conditions of others, and the places of all,
-/// stay as they are. Tells whether anything changed.
-pub(super) fn refresh(there: &mut Vec<Value>, pass: &Pass, now: Time) -> bool {
+/// Updates the conditions of a namespace from a deletion result. Other conditions and the order of all are
+/// kept. Returns whether anything changed.
+pub(super) fn update(conditions: &mut Vec<Value>, result: &DeletionResult, now: Time) -> bool {
     let mut changed = false;
-    for wanted in wanted(pass) {
-        let Wanted { r#type, status, reason, message } = wanted;
+    for wanted in wanted(result) {
+        let WantedCondition { r#type, status, reason, message } = wanted;
         let status = if status { "True" } else { "False" };
-        let Some(old) = there.iter_mut().find(|condition| condition["type"] == r#type) else {
-            there.push(json!({"type": r#type, "status": status, "lastTransitionTime": now,
+        let Some(old) = conditions.iter_mut().find(|condition| condition["type"] == r#type) else {
+            conditions.push(json!({"type": r#type, "status": status, "lastTransitionTime": now,
                 "reason": reason, "message": message}));
             changed = true;
             continue;
@@ -43,33 +43,33 @@ pub(super) fn refresh(there: &mut Vec<Value>, pass: &Pass, now: Time) -> bool {
     changed
 }
 
-fn wanted(pass: &Pass) -> [Wanted; 5] {
+fn wanted(result: &DeletionResult) -> [WantedCondition; 5] {
     let condition = |r#type, good: (&'static str, &str), bad: (&'static str, Option<String>)| match bad {
-        (reason, Some(message)) => Wanted { r#type, status: true, reason, message },
-        (_, None) => Wanted { r#type, status: false, reason: good.0, message: good.1.to_owned() },
+        (reason, Some(message)) => WantedCondition { r#type, status: true, reason, message },
+        (_, None) => WantedCondition { r#type, status: false, reason: good.0, message: good.1.to_owned() },
     };
     [
         condition(
             "NamespaceDeletionDiscoveryFailure",
             ("ResourcesDiscovered", "All resources successfully discovered"),
-            ("DiscoveryFailed", pass.discovery_failure.clone()),
+            ("DiscoveryFailed", result.discovery_failure.clone()),
         ),
         condition(
             "NamespaceDeletionGroupVersionParsingFailure",
             ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
-            ("GroupVersionParsingFailed", pass.parsing_failure.clone()),
+            ("GroupVersionParsingFailed", result.parsing_failure.clone()),
         ),
         condition(
             "NamespaceDeletionContentFailure",
             ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
-            ("ContentDeletionFailed", content_failure(&pass.content_failures)),
+            ("ContentDeletionFailed", content_failure(&result.content_failures)),
         ),
         condition(
             "NamespaceContentRemaining",
             ("ContentRemoved", "All content successfully removed"),
             (
                 "SomeResourcesRemain",
-                listed(&pass.remaining, "Some resources are remaining: ", "has", |resource| {
+                counts_message(&result.remaining, "Some resources are remaining: ", "has", |resource| {
                     format!("{}.{}", resource.plural, resource.group)
                 }),
             ),
@@ -79,8 +79,8 @@ fn wanted(pass: &Pass) -> [Wanted; 5] {
             ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
             (
                 "SomeFinalizersRemain",
-                listed(
-                    &pass.finalizers,
+                counts_message(
+                    &result.finalizers,
                     "Some content in the namespace has finalizers remaining: ",
                     "in",
                     ToString::to_string,
@@ -98,20 +98,20 @@ fn content_failure(failures: &[String]) -> Option<String> {
 }
 
 /// `X has N resource instances, …`, sorted; nothing if there are none.
-fn listed<K>(
+fn counts_message<K>(
     counts: &BTreeMap<K, usize>,
     begin: &str,
-    joint: &str,
+    verb: &str,
     name: impl Fn(&K) -> String,
 ) -> Option<String> {
-    let line = |(key, count): (&K, &usize)| format!("{} {joint} {count} resource instances", name(key));
+    let line = |(key, count): (&K, &usize)| format!("{} {verb} {count} resource instances", name(key));
     let mut lines: Vec<_> = counts.iter().map(line).collect();
     lines.sort();
     (!lines.is_empty()).then(|| format!("{begin}{}", lines.join(", ")))
 }
 
-/// The names and reasons of what could not be discovered, in one sentence.
-pub(super) fn undiscovered(failed: &BTreeMap<String, impl Display>) -> String {
+/// One message for all groups whose discovery failed.
+pub(super) fn discovery_failure_message(failed: &BTreeMap<String, impl Display>) -> String {
     let mut lines: Vec<_> = failed.iter().map(|(name, why)| format!("{name}: {why}")).collect();
     lines.sort();
     let (count, all) = (failed.len(), lines.join(", "));

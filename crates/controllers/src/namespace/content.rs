@@ -1,4 +1,4 @@
-//! Deletes what is in a namespace, as far as it goes now, and tells what is left and how long that may take.
+//! Deletes the content of a namespace and reports what remains and how long that may take.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,35 +7,35 @@ use std::time::Duration;
 use keleustes_objects::{ApiError, ApiResource, ErrorReason, Kind, PartialObjectMeta, Resource, Time};
 use keleustes_plan::{Context, OnFailure, Outcome, Plan, PropagationPolicy, ReconcileError, Target, Write};
 
-use super::conditions::undiscovered;
-use super::live::Live;
+use super::conditions::discovery_failure_message;
+use super::live_namespace::LiveNamespace;
 use super::pods::Pod;
 
-/// How long finalizers are expected to take.
-const FINALIZERS_SECONDS: u64 = 15;
-const BECAUSE: &str = "its namespace is being deleted";
+/// Estimate for finalizers. Parity: finalizerEstimateSeconds.
+const FINALIZER_ESTIMATE_SECONDS: u64 = 15;
+const BECAUSE: &str = "its namespace is terminating";
 
-/// What one pass over a namespace came to.
+/// The result of deleting the content of a namespace once.
 #[derive(Default)]
-pub(super) struct Pass {
-    /// Why not all of the server's resources are known.
+pub(super) struct DeletionResult {
+    /// Error of discovery, if incomplete.
     pub(super) discovery_failure: Option<String>,
-    /// Why a resource's group and version make no sense.
+    /// Error about a malformed group version.
     pub(super) parsing_failure: Option<String>,
-    /// What went wrong with resources, one line each.
+    /// Errors of resources, one line each.
     pub(super) content_failures: Vec<String>,
-    /// How many objects are left, where some are.
+    /// Number of remaining objects per resource, without zeros.
     pub(super) remaining: BTreeMap<Resource, usize>,
-    /// How many objects each finalizer holds.
+    /// Number of objects per remaining finalizer.
     pub(super) finalizers: BTreeMap<String, usize>,
-    /// How long what is left may take.
+    /// Estimated seconds until the remaining content is deleted.
     pub(super) estimate_seconds: u64,
-    /// How long the server wants to be left alone.
+    /// The longest Retry-After of the server.
     retry_after: Option<Duration>,
 }
 
-impl Pass {
-    /// Why the namespace cannot go yet and the pass is to be tried again, if it failed.
+impl DeletionResult {
+    /// The reconcile error, if anything failed.
     pub(super) fn failure(&self) -> Option<ReconcileError> {
         let failures =
             self.discovery_failure.iter().chain(&self.parsing_failure).chain(&self.content_failures);
@@ -47,186 +47,197 @@ impl Pass {
         (!failures.is_empty()).then(retry)
     }
 
-    /// Adds what is left of a resource. The longest estimate counts.
-    fn add(&mut self, resource: &Resource, left: Left) {
-        self.estimate_seconds = self.estimate_seconds.max(left.estimate_seconds);
-        if left.count > 0 {
-            self.remaining.insert(resource.clone(), left.count);
+    /// Adds the result of one resource. The longest estimate counts.
+    fn add(&mut self, resource: &Resource, remaining: Remaining) {
+        self.estimate_seconds = self.estimate_seconds.max(remaining.estimate_seconds);
+        if remaining.count > 0 {
+            self.remaining.insert(resource.clone(), remaining.count);
         }
-        for (finalizer, count) in left.finalizers {
+        for (finalizer, count) in remaining.finalizers {
             *self.finalizers.entry(finalizer).or_default() += count;
         }
-        if let Some(failure) = left.failure {
+        if let Some(failure) = remaining.failure {
             self.retry_after = self.retry_after.max(failure.retry_after);
             self.content_failures.push(failure.to_string());
         }
     }
 }
 
-/// Deletes what is in a namespace.
-pub(super) async fn delete(cx: &mut Context<'_>, namespace: &Live) -> Pass {
-    let mut pass = Pass::default();
-    let resources = deletable(cx, &mut pass).await;
+/// Deletes the content of a namespace. Parity: deleteAllContent.
+pub(super) async fn delete(cx: &mut Context<'_>, namespace: &LiveNamespace) -> DeletionResult {
+    let mut result = DeletionResult::default();
+    let resources = deletable(cx, &mut result).await;
     let (pods, others): (Vec<_>, Vec<_>) = resources.iter().partition(|one| one.resource == Pod::RESOURCE);
-    for (resource, left) in delete_pods(cx, namespace, &pods).await {
-        pass.add(&resource, left);
+    for (resource, remaining) in delete_pods(cx, namespace, &pods).await {
+        result.add(&resource, remaining);
     }
-    if !pass.remaining.is_empty() {
-        // Nothing is known of the rest yet, and so nothing is told of what remains.
-        pass.remaining.clear();
-        pass.finalizers.clear();
-        return pass;
+    if !result.remaining.is_empty() {
+        // The other resources were not listed, so no totals are reported. Parity: the original reports none
+        // either.
+        result.remaining.clear();
+        result.finalizers.clear();
+        return result;
     }
-    for (resource, left) in empty(cx, &namespace.meta.key.name, &others).await {
-        pass.add(&resource, left);
+    for (resource, remaining) in delete_resources(cx, &namespace.meta.key.name, &others).await {
+        result.add(&resource, remaining);
     }
-    pass
+    result
 }
 
-/// The resources that can be deleted from a namespace, as the server tells them now.
-async fn deletable(cx: &mut Context<'_>, pass: &mut Pass) -> Vec<ApiResource> {
+/// The namespaced resources with verb `delete`, from live discovery.
+async fn deletable(cx: &mut Context<'_>, result: &mut DeletionResult) -> Vec<ApiResource> {
     let discovered = match cx.discover().await {
         Ok(discovered) => discovered,
         Err(failure) => {
-            pass.retry_after = failure.retry_after;
-            pass.discovery_failure = Some(failure.to_string());
+            result.retry_after = failure.retry_after;
+            result.discovery_failure = Some(failure.to_string());
             return Vec::new();
         }
     };
     if let Some(why) = discovered.root_failure() {
-        pass.discovery_failure = Some(why.to_owned());
+        result.discovery_failure = Some(why.to_owned());
         return Vec::new();
     }
     if !discovered.failed.is_empty() {
-        pass.discovery_failure = Some(undiscovered(&discovered.failed));
+        result.discovery_failure = Some(discovery_failure_message(&discovered.failed));
     }
     let resources = discovered.preferred().into_iter();
     let resources: Vec<_> =
         resources.filter(|one| one.resource.namespaced && one.has_verb("delete")).cloned().collect();
     let versions = resources.iter().map(|one| one.resource.api_version());
-    if let Some(odd) = versions.into_iter().find(|version| version.matches('/').count() > 1) {
-        pass.parsing_failure = Some(format!("unexpected GroupVersion string: {odd}"));
+    if let Some(malformed) = versions.into_iter().find(|version| version.matches('/').count() > 1) {
+        result.parsing_failure = Some(format!("unexpected GroupVersion string: {malformed}"));
         return Vec::new();
     }
     resources
 }
 
-/// What is left of one resource.
+/// The remaining objects of one resource.
 #[derive(Default)]
-struct Left {
+struct Remaining {
     count: usize,
     finalizers: BTreeMap<String, usize>,
     estimate_seconds: u64,
     failure: Option<ApiError>,
 }
 
-impl Left {
+impl Remaining {
     fn failed(failure: ApiError, estimate_seconds: u64) -> Self {
         Self { estimate_seconds, failure: Some(failure), ..Self::default() }
     }
 
-    /// What a last look shows. Objects that should be gone, and that no finalizer holds, are a failure.
+    /// Evaluates the final list. Remaining objects without estimate and without finalizers are an error.
     fn of(
         objects: &[Arc<PartialObjectMeta>],
         estimate_seconds: u64,
-        complaint: impl FnOnce() -> String,
+        error_message: impl FnOnce() -> String,
     ) -> Self {
-        let mut left = Self { count: objects.len(), ..Self::default() };
+        let mut remaining = Self { count: objects.len(), ..Self::default() };
         for finalizer in objects.iter().flat_map(|object| &object.meta.finalizers) {
-            *left.finalizers.entry(finalizer.to_string()).or_default() += 1;
+            *remaining.finalizers.entry(finalizer.to_string()).or_default() += 1;
         }
-        match (left.count, estimate_seconds, left.finalizers.is_empty()) {
+        match (remaining.count, estimate_seconds, remaining.finalizers.is_empty()) {
             (0, ..) => {}
-            (_, 1.., _) => left.estimate_seconds = estimate_seconds,
-            (_, 0, false) => left.estimate_seconds = FINALIZERS_SECONDS,
-            (_, 0, true) => left.failure = Some(ApiError::transport(ErrorReason::Other, complaint())),
+            (_, 1.., _) => remaining.estimate_seconds = estimate_seconds,
+            (_, 0, false) => remaining.estimate_seconds = FINALIZER_ESTIMATE_SECONDS,
+            (_, 0, true) => {
+                remaining.failure = Some(ApiError::transport(ErrorReason::Other, error_message()));
+            }
         }
-        left
+        remaining
     }
 }
 
-/// Deletes the pods, which may take as long as the slowest of them asks for, counted from when the
-/// deletion of the namespace was asked for.
-async fn delete_pods(cx: &mut Context<'_>, namespace: &Live, pods: &[&ApiResource]) -> Vec<(Resource, Left)> {
+/// Deletes the pods. The estimate is the longest termination grace period, counted from the deletionTimestamp
+/// of the namespace.
+async fn delete_pods(
+    cx: &mut Context<'_>,
+    namespace: &LiveNamespace,
+    pods: &[&ApiResource],
+) -> Vec<(Resource, Remaining)> {
     let name = &namespace.meta.key.name;
     if pods.is_empty() {
         return Vec::new();
     }
-    let there = match cx.list::<Pod>(name).await {
-        Ok(there) => there,
-        Err(failure) => return vec![(Pod::RESOURCE, Left::failed(failure, 0))],
+    let pods_found = match cx.list::<Pod>(name).await {
+        Ok(pods_found) => pods_found,
+        Err(failure) => return vec![(Pod::RESOURCE, Remaining::failed(failure, 0))],
     };
-    let Some(longest) = there.iter().map(|pod| pod.grace_seconds).max() else { return Vec::new() };
+    let Some(longest) = pods_found.iter().map(|pod| pod.grace_seconds).max() else { return Vec::new() };
     let now = cx.gather(|view| view.now().wall);
-    let passed = |since: Time| now.unix_seconds().saturating_sub(since.unix_seconds());
-    let is_over =
-        namespace.meta.deletion_timestamp.is_some_and(|since| passed(since) >= longest.cast_signed());
-    empty_full(cx, name, pods, &[], if is_over { 0 } else { longest }).await
+    let elapsed_since = |since: Time| now.unix_seconds().saturating_sub(since.unix_seconds());
+    let grace_period_over =
+        namespace.meta.deletion_timestamp.is_some_and(|since| elapsed_since(since) >= longest.cast_signed());
+    delete_and_verify(cx, name, pods, &[], if grace_period_over { 0 } else { longest }).await
 }
 
-/// Empties resources, all at once, and tells what is left of each that held something.
+/// Deletes the objects of resources in parallel and returns what remains of those that were not empty.
 ///
-/// Some objects are served by two resources, as events are; whose first object another has shown is not
-/// asked to delete it again, but looked at like any other in the end.
-async fn empty(cx: &mut Context<'_>, namespace: &str, resources: &[&ApiResource]) -> Vec<(Resource, Left)> {
-    let looks = look(cx, namespace, resources, Some(1)).await;
-    let (mut full, mut twins, mut shown) = (Vec::new(), Vec::new(), BTreeSet::new());
-    for (one, look) in resources.iter().zip(looks) {
-        match look {
-            Ok(Some(first)) if first.is_empty() => {}
-            Ok(Some(first)) if !first.iter().all(|object| shown.insert(object.meta.uid.clone())) => {
-                twins.push(*one);
-            }
-            // What cannot be listed, or could not be this time, may hold something.
-            _ => full.push(*one),
-        }
-    }
-    empty_full(cx, namespace, &full, &twins, 0).await
-}
-
-/// Empties resources that hold something or may, and tells what is left of them and of their twins.
-async fn empty_full(
+/// Some objects are served by two resources, as events are. A resource whose first object was already
+/// returned by another one is not deleted again, but its final list is checked like any other.
+async fn delete_resources(
     cx: &mut Context<'_>,
     namespace: &str,
     resources: &[&ApiResource],
-    twins: &[&ApiResource],
+) -> Vec<(Resource, Remaining)> {
+    let lists = list_each(cx, namespace, resources, Some(1)).await;
+    let (mut non_empty, mut duplicates, mut seen_uids) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for (one, list_each) in resources.iter().zip(lists) {
+        match list_each {
+            Ok(Some(first)) if first.is_empty() => {}
+            Ok(Some(first)) if !first.iter().all(|object| seen_uids.insert(object.meta.uid.clone())) => {
+                duplicates.push(*one);
+            }
+            // A resource that cannot be listed, or whose list failed, may contain objects.
+            _ => non_empty.push(*one),
+        }
+    }
+    delete_and_verify(cx, namespace, &non_empty, &duplicates, 0).await
+}
+
+/// Deletes the objects of resources that may contain some, and lists them and their duplicates afterwards.
+async fn delete_and_verify(
+    cx: &mut Context<'_>,
+    namespace: &str,
+    resources: &[&ApiResource],
+    duplicates: &[&ApiResource],
     estimate: u64,
-) -> Vec<(Resource, Left)> {
+) -> Vec<(Resource, Remaining)> {
     let deletions = delete_collections(cx, namespace, resources).await;
-    let (mut left, mut to_check) = (Vec::new(), Vec::new());
+    let (mut remaining, mut to_check) = (Vec::new(), Vec::new());
     for (one, deletion) in resources.iter().zip(deletions) {
         let deleted = match deletion {
-            Deletion::Unsupported => delete_each(cx, namespace, one).await,
-            Deletion::Sent(result) => result,
+            CollectionDelete::Unsupported => delete_each(cx, namespace, one).await,
+            CollectionDelete::Sent(result) => result,
         };
         match deleted {
             Ok(()) => to_check.push(*one),
-            Err(failure) => left.push((one.resource.clone(), Left::failed(failure, estimate))),
+            Err(failure) => remaining.push((one.resource.clone(), Remaining::failed(failure, estimate))),
         }
     }
-    to_check.extend(twins);
-    let looks = look(cx, namespace, &to_check, None).await;
-    for (one, look) in to_check.into_iter().zip(looks) {
-        let of_one = match look {
-            Ok(Some(objects)) => Left::of(&objects, estimate, || unexpected(namespace, &one.resource)),
-            // What is there cannot be known, so it is taken for nothing.
-            Ok(None) => Left { estimate_seconds: estimate, ..Left::default() },
-            Err(failure) => Left::failed(failure, estimate),
+    to_check.extend(duplicates);
+    let lists = list_each(cx, namespace, &to_check, None).await;
+    for (one, list_each) in to_check.into_iter().zip(lists) {
+        let remaining_of_one = match list_each {
+            Ok(Some(objects)) => Remaining::of(&objects, estimate, || unexpected(namespace, &one.resource)),
+            // A resource that cannot be listed counts as empty.
+            Ok(None) => Remaining { estimate_seconds: estimate, ..Remaining::default() },
+            Err(failure) => Remaining::failed(failure, estimate),
         };
-        left.push((one.resource.clone(), of_one));
+        remaining.push((one.resource.clone(), remaining_of_one));
     }
-    left
+    remaining
 }
 
-/// What there is of each resource, in order; `None` where it cannot be listed.
-async fn look(
+/// Lists each resource, in order; `None` where it cannot be listed.
+async fn list_each(
     cx: &mut Context<'_>,
     namespace: &str,
     resources: &[&ApiResource],
-    at_most: Option<u32>,
+    limit: Option<u32>,
 ) -> Vec<Result<Option<Vec<Arc<PartialObjectMeta>>>, ApiError>> {
     let listable = resources.iter().filter(|one| one.has_verb("list")).map(|one| &one.resource);
-    let mut answers = cx.list_metadata(listable, namespace, at_most).await.into_iter();
+    let mut answers = cx.list_metadata(listable, namespace, limit).await.into_iter();
     let mut answer = |one: &ApiResource| match one.has_verb("list").then(|| answers.next()).flatten() {
         None => Ok(None),
         Some(Err(failure)) if is_unsupported(&failure) => Ok(None),
@@ -235,20 +246,20 @@ async fn look(
     resources.iter().map(|one| answer(one)).collect()
 }
 
-/// What became of the wish to delete a whole collection.
-enum Deletion {
-    /// The server does not do that.
+/// The result of a deletecollection.
+enum CollectionDelete {
+    /// The server does not support it for this resource.
     Unsupported,
-    /// It was asked.
+    /// It was sent.
     Sent(Result<(), ApiError>),
 }
 
-/// Deletes whole collections, all at once.
+/// Sends deletecollection requests in parallel.
 async fn delete_collections(
     cx: &mut Context<'_>,
     namespace: &str,
     resources: &[&ApiResource],
-) -> Vec<Deletion> {
+) -> Vec<CollectionDelete> {
     let write = |one: &&ApiResource| {
         Write::delete_collection(&one.resource, namespace)
             .propagation_policy(PropagationPolicy::Background)
@@ -259,18 +270,19 @@ async fn delete_collections(
     let mut plan = Plan::none();
     plan.push_parallel(resources.iter().filter(supported).map(write).collect());
     let applied = cx.apply(plan).await;
-    let mut results = applied.outcomes.into_iter().map(|outcome| settled(outcome, &applied.error));
+    let mut results = applied.outcomes.into_iter().map(|outcome| delete_result(outcome, &applied.error));
     let deletion = |one: &&ApiResource| match supported(&one).then(|| results.next()).flatten() {
-        None => Deletion::Unsupported,
-        Some(Err(failure)) if is_unsupported(&failure) => Deletion::Unsupported,
-        Some(result) => Deletion::Sent(result),
+        None => CollectionDelete::Unsupported,
+        Some(Err(failure)) if is_unsupported(&failure) => CollectionDelete::Unsupported,
+        Some(result) => CollectionDelete::Sent(result),
     };
     resources.iter().map(deletion).collect()
 }
 
-/// Deletes the objects of a resource one by one. Whatever took another life meanwhile is met in the next pass.
+/// Deletes the objects of a resource one by one. An object recreated in the meantime is deleted by the next
+/// reconcile.
 async fn delete_each(cx: &mut Context<'_>, namespace: &str, one: &ApiResource) -> Result<(), ApiError> {
-    let objects = look(cx, namespace, &[one], None).await.pop().unwrap_or(Ok(None))?;
+    let objects = list_each(cx, namespace, &[one], None).await.pop().unwrap_or(Ok(None))?;
     let write = |object: &Arc<PartialObjectMeta>| {
         Write::delete_target(Target::of_resource(&one.resource, &object.meta))
             .propagation_policy(PropagationPolicy::Background)
@@ -281,16 +293,16 @@ async fn delete_each(cx: &mut Context<'_>, namespace: &str, one: &ApiResource) -
     let mut plan = Plan::none();
     plan.push_slow_start(objects.iter().flatten().map(write).collect());
     let applied = cx.apply(plan).await;
-    applied.outcomes.into_iter().try_for_each(|outcome| settled(outcome, &applied.error))
+    applied.outcomes.into_iter().try_for_each(|outcome| delete_result(outcome, &applied.error))
 }
 
-/// Whether a deletion was sent and accepted; one that was not even tried was not.
-fn settled(outcome: Outcome, retry: &Option<ReconcileError>) -> Result<(), ApiError> {
+/// Whether a deletion was sent and accepted.
+fn delete_result(outcome: Outcome, retry: &Option<ReconcileError>) -> Result<(), ApiError> {
     match outcome {
         Outcome::Done { .. } | Outcome::Unneeded => Ok(()),
         Outcome::Failed(failure) => Err(failure),
         Outcome::NotSent => {
-            let because = retry.as_ref().map_or("not tried", |retry| &retry.because);
+            let because = retry.as_ref().map_or("not sent", |retry| &retry.because);
             Err(ApiError::transport(ErrorReason::Other, because))
         }
     }

@@ -1,18 +1,18 @@
-//! Empties a namespace that is being deleted, tells how far it has come as conditions, and lets it go when
-//! nothing is left in it.
+//! Deletes the content of a terminating namespace, reports progress in conditions, and removes the finalizer
+//! `kubernetes` when the content is deleted.
 //!
-//! A pass marks the namespace, deletes what is in it (pods first, and nothing else while a pod is there),
-//! writes the conditions, and removes the finalizer `kubernetes` if nothing was left and nothing went
-//! wrong. It looks at the server and not at caches, so it remembers nothing and a pass cut short anywhere
-//! is made good by the next one.
+//! A reconcile sets the phase `Terminating`, deletes the content (pods first, and nothing else while a pod
+//! exists), writes the conditions, and removes the finalizer if nothing is left and nothing failed. It uses
+//! live reads instead of caches, so it keeps no state, and the next reconcile completes an interrupted one.
 //!
-//! Parity: pkg/controller/namespace. Where the original deletes each collection blindly, one after the
-//! other, and then lists it, this lists all of them at once and deletes, at once, those that hold
-//! something: the last look at every resource is the same, with fewer requests and sooner.
+//! Parity: pkg/controller/namespace. The original deletes each collection unconditionally, one after the
+//! other, and then lists it. This controller lists all resources in parallel first and deletes, in parallel,
+//! only the collections that are not empty; the final list of every resource is the same, with fewer requests
+//! and lower latency.
 
 mod conditions;
 mod content;
-mod live;
+mod live_namespace;
 mod pods;
 
 use std::time::Duration;
@@ -24,15 +24,15 @@ use keleustes_plan::{
 };
 use serde_json::Value;
 
-use self::content::Pass;
-use self::live::Live;
+use self::content::DeletionResult;
+use self::live_namespace::LiveNamespace;
 
-/// What the controller is told by flags.
+/// Options of the namespace controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceOptions {
-    /// How many namespaces are worked on at once.
+    /// Number of workers (`--concurrent-namespace-syncs`).
     pub workers: usize,
-    /// How often all namespaces are looked at again.
+    /// Resync period (`--namespace-sync-period`).
     pub sync_period: Duration,
 }
 
@@ -42,16 +42,16 @@ impl Default for NamespaceOptions {
     }
 }
 
-/// How long a namespace is left alone after each change: other API servers may still let objects in, and
-/// other members of etcd may not show the last ones yet.
-const GRACE: Duration = Duration::from_secs(5);
+/// Delay after each watch event: other API servers may still admit objects, and other etcd members may not
+/// have the last writes yet.
+const ENQUEUE_DELAY: Duration = Duration::from_secs(5);
 const FINALIZER: &str = "kubernetes";
-/// Rate-limited retries are at most a minute apart.
+/// Rate-limited retries are at most one minute apart.
 const LIMITER: RateLimiter = RateLimiter { max_delay: Duration::from_secs(60), ..RateLimiter::DEFAULT };
 
-/// The controller.
+/// Builds the controller.
 #[must_use]
-pub fn controller(settings: &NamespaceOptions) -> Controller {
+pub fn controller(options: &NamespaceOptions) -> Controller {
     Controller::new("namespace-controller")
         .also_known_as(&["namespace"])
         .service_account("namespace-controller")
@@ -62,86 +62,91 @@ pub fn controller(settings: &NamespaceOptions) -> Controller {
             Grant { group: "", resource: "namespaces/finalize", verbs: &["update"] },
         ])
         .with_loop(
-            Loop::reconciling("namespace", Emptying)
+            Loop::reconciling("namespace", NamespaceReconciler)
                 .enqueue_on::<Namespace>(namespace_changed)
-                .resync_every(settings.sync_period)
+                .resync_every(options.sync_period)
                 .rate_limited_by(LIMITER)
-                .workers(settings.workers),
+                .workers(options.workers),
         )
 }
 
-fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, wakes: &mut Enqueue) {
+fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, enqueue: &mut Enqueue) {
     if let Some(namespace) = change.new().filter(|namespace| namespace.meta.deletion_timestamp.is_some()) {
-        wakes.add_after(&namespace.meta.key, GRACE);
+        enqueue.add_after(&namespace.meta.key, ENQUEUE_DELAY);
     }
 }
 
-struct Emptying;
+struct NamespaceReconciler;
 
-impl Reconciler for Emptying {
+impl Reconciler for NamespaceReconciler {
     fn reconcile<'a>(
         &'a self,
         cx: &'a mut Context<'_>,
         item: &'a Item,
     ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(sync(cx, item))
+        Box::pin(reconcile(cx, item))
     }
 }
 
-async fn sync(cx: &mut Context<'_>, key: &Key) -> Result<Requeue, ReconcileError> {
+async fn reconcile(cx: &mut Context<'_>, key: &Key) -> Result<Requeue, ReconcileError> {
     if cx.gather(|view| view.get::<Namespace>(key).is_none()) {
         return Ok(Requeue::Forget);
     }
-    let Some(mut namespace) = cx.fetch::<Live>(key).await? else { return Ok(Requeue::Forget) };
-    let is_there = put_until_settled(cx, &mut namespace, PHASE).await?;
-    if !is_there || !namespace.is_going() || namespace.finalizers().is_empty() {
+    let Some(mut namespace) = cx.fetch::<LiveNamespace>(key).await? else { return Ok(Requeue::Forget) };
+    let exists = update_with_retry(cx, &mut namespace, PHASE).await?;
+    if !exists || !namespace.is_terminating() || namespace.finalizers().is_empty() {
         return Ok(Requeue::Forget);
     }
-    let pass = content::delete(cx, &namespace).await;
-    report(cx, &mut namespace, &pass).await;
-    if let Some(retry) = pass.failure() {
+    let result = content::delete(cx, &namespace).await;
+    update_conditions(cx, &mut namespace, &result).await;
+    if let Some(retry) = result.failure() {
         return Err(retry);
     }
-    if pass.estimate_seconds > 0 {
-        return Ok(Requeue::KeepBackoff(Duration::from_secs(pass.estimate_seconds / 2 + 1)));
+    if result.estimate_seconds > 0 {
+        return Ok(Requeue::KeepBackoff(Duration::from_secs(result.estimate_seconds / 2 + 1)));
     }
-    put_until_settled(cx, &mut namespace, FINALIZE).await?;
+    update_with_retry(cx, &mut namespace, FINALIZE).await?;
     Ok(Requeue::Forget)
 }
 
-/// A change that must go through, whoever else changes the namespace meanwhile.
-struct Must {
+/// An update that is retried on every conflict.
+struct RequiredUpdate {
     subresource: &'static str,
     because: &'static str,
-    /// What to put; nothing if the namespace is as it should be.
-    body: fn(&Live) -> Option<Value>,
+    /// The body to put; `None` if the namespace already has the wanted state.
+    body: fn(&LiveNamespace) -> Option<Value>,
 }
 
-const PHASE: Must =
-    Must { subresource: "status", because: "its deletion was asked for", body: Live::terminating };
-const FINALIZE: Must =
-    Must { subresource: "finalize", because: "nothing is left in it", body: |live| Some(live.finalized()) };
+const PHASE: RequiredUpdate = RequiredUpdate {
+    subresource: "status",
+    because: "it has a deletionTimestamp",
+    body: LiveNamespace::with_terminating_phase,
+};
+const FINALIZE: RequiredUpdate = RequiredUpdate {
+    subresource: "finalize",
+    because: "its content is deleted",
+    body: |live| Some(live.without_finalizer()),
+};
 
-/// Puts, and after each conflict reads the namespace and puts again. Tells whether the namespace is still
-/// there. Nothing is tried here without the server's answer to the try before, so there is no need for a
-/// limit.
-async fn put_until_settled(
+/// Updates the namespace; after each conflict, reads it live and tries again. Returns whether the namespace
+/// still exists. There is no limit on the attempts: each one follows a response to the one before.
+async fn update_with_retry(
     cx: &mut Context<'_>,
-    namespace: &mut Live,
-    change: Must,
+    namespace: &mut LiveNamespace,
+    change: RequiredUpdate,
 ) -> Result<bool, ReconcileError> {
     while let Some(body) = (change.body)(namespace) {
         let write = Write::put(namespace, change.subresource, body.clone()).because(change.because);
         let mut applied = cx.apply(Plan::of(write)).await;
         match applied.outcomes.pop() {
             Some(Outcome::Done { resource_version: version, .. }) => {
-                namespace.became(body, &version);
+                namespace.set_written(body, &version);
                 return Ok(true);
             }
             Some(Outcome::Failed(failure)) if failure.reason == ErrorReason::Conflict => {}
             _ => return applied.all_done().map(|()| false),
         }
-        let Some(latest) = cx.fetch::<Live>(&namespace.meta.key).await? else { return Ok(false) };
+        let Some(latest) = cx.fetch::<LiveNamespace>(&namespace.meta.key).await? else { return Ok(false) };
         if latest.meta.uid != namespace.meta.uid {
             return Err(ReconcileError::because("namespace uid has changed across retries"));
         }
@@ -150,11 +155,11 @@ async fn put_until_settled(
     Ok(true)
 }
 
-/// Writes the conditions, if some changed. Should that fail, the next pass writes them: what became of the
-/// content decides what happens to the namespace, not whether somebody could be told.
-async fn report(cx: &mut Context<'_>, namespace: &mut Live, pass: &Pass) {
+/// Writes the conditions if they changed. If that fails, the next reconcile writes them: whether the
+/// namespace is finalized depends on its content, not on this write.
+async fn update_conditions(cx: &mut Context<'_>, namespace: &mut LiveNamespace, result: &DeletionResult) {
     let now = cx.gather(|view| view.now().wall);
-    let Some(body) = namespace.with_conditions(|there| conditions::refresh(there, pass, now)) else {
+    let Some(body) = namespace.with_conditions(|current| conditions::update(current, result, now)) else {
         return;
     };
     let write = Write::put(namespace, "status", body.clone())
@@ -162,7 +167,7 @@ async fn report(cx: &mut Context<'_>, namespace: &mut Live, pass: &Pass) {
         .because("its conditions changed");
     let applied = cx.apply(Plan::of(write)).await;
     if let [Outcome::Done { resource_version: version, .. }] = &applied.outcomes[..] {
-        namespace.became(body, version);
+        namespace.set_written(body, version);
     }
 }
 

@@ -1,14 +1,14 @@
-//! Pods, as far as they tell how long their end may take.
+//! A pod reduced to its termination grace period.
 
 use keleustes_objects::{InternedStr, Kind, Object, ObjectMeta, Resource, WireMeta};
 use serde::Deserialize;
 
-/// A pod, as far as it tells how long its end may take.
+/// A pod reduced to its termination grace period.
 #[derive(Deserialize)]
 #[serde(from = "WirePod")]
 pub(super) struct Pod {
     meta: ObjectMeta,
-    /// How long it may take; nothing if it has ended already.
+    /// `terminationGracePeriodSeconds`; zero if the pod is terminal.
     pub(super) grace_seconds: u64,
 }
 
@@ -45,8 +45,8 @@ struct WireStatus {
 
 impl From<WirePod> for Pod {
     fn from(wire: WirePod) -> Self {
-        let has_ended = wire.status.phase == "Succeeded" || wire.status.phase == "Failed";
-        let grace = wire.spec.termination_grace_period_seconds.filter(|_| !has_ended);
+        let is_terminal = wire.status.phase == "Succeeded" || wire.status.phase == "Failed";
+        let grace = wire.spec.termination_grace_period_seconds.filter(|_| !is_terminal);
         Self { meta: wire.metadata.into(), grace_seconds: grace.unwrap_or_default().max(0).cast_unsigned() }
     }
 }

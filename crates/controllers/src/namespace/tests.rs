@@ -1,4 +1,4 @@
-//! What is done about a namespace, decided on small worlds.
+//! Reconciles of a namespace in small clusters.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ const ALL: &[&str] = &["get", "list", "delete", "deletecollection"];
 const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 const SECRETS: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
 const JOBS: Resource = Resource::namespaced("batch", "v1", "jobs", "Job");
-/// When the rehearsal is, and when the deletion of `a` was asked for.
+/// The time of the rehearsal, and the deletionTimestamp of `a`.
 const NOW: i64 = 1_800_000_000;
 const DELETED_AT: i64 = NOW - 5;
 
@@ -40,8 +40,8 @@ fn at(seconds: i64) -> String {
     Time::from_unix_seconds(seconds).to_string()
 }
 
-/// A namespace that goes.
-fn going() -> Value {
+/// A terminating namespace.
+fn terminating() -> Value {
     json!({
         "metadata": {"name": "a", "uid": "u1", "resourceVersion": "7", "labels": {"keep": "me"},
                      "deletionTimestamp": at(DELETED_AT), "finalizers": ["meta/finalizer"]},
@@ -50,11 +50,11 @@ fn going() -> Value {
     })
 }
 
-/// A namespace that goes, with all five conditions as they are when all is well.
-fn told() -> Value {
-    let mut namespace = going();
+/// A terminating namespace whose five conditions report no failure.
+fn without_failures() -> Value {
+    let mut namespace = terminating();
     let mut conditions = Vec::new();
-    conditions::refresh(&mut conditions, &Pass::default(), Time::from_unix_seconds(NOW - 100));
+    conditions::update(&mut conditions, &DeletionResult::default(), Time::from_unix_seconds(NOW - 100));
     namespace["status"]["conditions"] = Value::Array(conditions);
     namespace
 }
@@ -74,32 +74,32 @@ fn failure(code: u16, message: &str) -> ApiError {
     ApiError::from_status(code, "", message, [], 0)
 }
 
-/// A world with namespace `a` and a server that serves pods, Secrets and Jobs.
-fn world(namespace: Value) -> RehearsalCluster {
+/// A cluster with namespace `a` and a server that serves pods, Secrets and Jobs.
+fn cluster(namespace: Value) -> RehearsalCluster {
     let resources = vec![api(&PODS, ALL), api(&SECRETS, ALL), api(&JOBS, ALL)];
     RehearsalCluster::of(&the_loop()).with::<Namespace>(namespace).with_discovery(Ok(served(resources)))
 }
 
-/// What is done, without the bodies of puts.
+/// The lines of the transcript without the bodies of updates.
 fn steps(transcript: &str) -> Vec<&str> {
     transcript.lines().map(|line| line.split_once(": {").map_or(line, |(step, _)| step)).collect()
 }
 
-fn check(mut world: RehearsalCluster, wanted: &[&str]) {
-    let transcript = world.reconcile(&the_loop(), Key::cluster("a"));
+fn check(mut cluster: RehearsalCluster, wanted: &[&str]) {
+    let transcript = cluster.reconcile(&the_loop(), Key::cluster("a"));
     assert_eq!(steps(&transcript), wanted, "{transcript}");
 }
 
-/// The bodies that are put to a subresource.
+/// The bodies of the updates of a subresource.
 fn puts(transcript: &str, subresource: &str) -> Vec<Value> {
     let begin = format!("put namespaces/{subresource} ");
     let lines = transcript.lines().filter(|line| line.starts_with(&begin));
     lines.filter_map(|line| serde_json::from_str(&line[line.find(": {")? + 2..]).ok()).collect()
 }
 
-/// The conditions that a pass writes: type, status, reason, message.
-fn conditions(mut world: RehearsalCluster) -> Vec<[String; 4]> {
-    let transcript = world.reconcile(&the_loop(), Key::cluster("a"));
+/// The conditions that a reconcile writes: type, status, reason, message.
+fn conditions(mut cluster: RehearsalCluster) -> Vec<[String; 4]> {
+    let transcript = cluster.reconcile(&the_loop(), Key::cluster("a"));
     let body = puts(&transcript, "status").pop().unwrap_or_else(|| panic!("conditions in {transcript}"));
     let text = |one: &Value, field: &str| one[field].as_str().unwrap_or_default().to_owned();
     let conditions = body["status"]["conditions"].as_array().unwrap().iter();
@@ -107,49 +107,49 @@ fn conditions(mut world: RehearsalCluster) -> Vec<[String; 4]> {
 }
 
 /// The one condition whose status is True.
-fn complaint(world: RehearsalCluster) -> [String; 3] {
-    let mut bad = conditions(world).into_iter().filter(|[_, status, ..]| status == "True");
-    let [name, _, reason, message] = bad.next().expect("a complaint");
+fn true_condition(cluster: RehearsalCluster) -> [String; 3] {
+    let mut bad = conditions(cluster).into_iter().filter(|[_, status, ..]| status == "True");
+    let [name, _, reason, message] = bad.next().expect("a True condition");
     assert_eq!(bad.next(), None);
     [name, reason, message]
 }
 
 const GET: &str = "get namespaces a";
 const CONDITIONS: &str = "put namespaces/status a because its conditions changed";
-const FINALIZE_STEP: &str = "put namespaces/finalize a because nothing is left in it";
-/// A look at the two resources beside pods.
-const LOOK: [&str; 2] = ["list at most 1 of secrets in a", "list at most 1 of jobs.batch in a"];
+const FINALIZE_STEP: &str = "put namespaces/finalize a because its content is deleted";
+/// The first lists of the two resources beside pods.
+const FIRST_LISTS: [&str; 2] = ["list at most 1 of secrets in a", "list at most 1 of jobs.batch in a"];
 
 fn collection(resource: &str) -> String {
-    format!("deletecollection {resource} in a because its namespace is being deleted")
+    format!("deletecollection {resource} in a because its namespace is terminating")
 }
 
 /// Proves NS-1.
 #[test]
-fn only_namespaces_that_go_wake_and_always_after_five_seconds() {
-    let (a_loop, world) = (the_loop(), RehearsalCluster::of(&the_loop()));
-    let wakes = |change: Change<Namespace>| {
-        let mut wakes = Enqueue::default();
-        a_loop.watches[0].enqueue(&change.into(), &world.view(), &mut wakes);
-        wakes.into_items().into_iter().map(|(item, delay)| (item.to_string(), delay)).collect::<Vec<_>>()
+fn only_terminating_namespaces_are_enqueued_after_five_seconds() {
+    let (a_loop, cluster) = (the_loop(), RehearsalCluster::of(&the_loop()));
+    let enqueued = |change: Change<Namespace>| {
+        let mut enqueued = Enqueue::default();
+        a_loop.watches[0].enqueue(&change.into(), &cluster.view(), &mut enqueued);
+        enqueued.into_items().into_iter().map(|(item, delay)| (item.to_string(), delay)).collect::<Vec<_>>()
     };
     let decode = |json: Value| Arc::new(serde_json::from_value::<Namespace>(json).unwrap());
-    let soon = [("a".to_owned(), Duration::from_secs(5))];
-    let mut staying = going();
-    staying["metadata"]["deletionTimestamp"] = Value::Null;
-    assert_eq!(wakes(Change::added(decode(going()))), soon);
-    assert_eq!(wakes(Change::resync(decode(going()))), soon);
-    assert_eq!(wakes(Change::deleted(decode(going()))), []);
-    assert_eq!(wakes(Change::added(decode(staying.clone()))), []);
+    let delayed = [("a".to_owned(), Duration::from_secs(5))];
+    let mut active = terminating();
+    active["metadata"]["deletionTimestamp"] = Value::Null;
+    assert_eq!(enqueued(Change::added(decode(terminating()))), delayed);
+    assert_eq!(enqueued(Change::resync(decode(terminating()))), delayed);
+    assert_eq!(enqueued(Change::deleted(decode(terminating()))), []);
+    assert_eq!(enqueued(Change::added(decode(active.clone()))), []);
     let mut table = keleustes_plan::Store::<Namespace>::default();
-    staying["metadata"]["resourceVersion"] = json!("6");
-    table.apply(decode(staying));
-    assert_eq!(wakes(table.apply(decode(going()))), soon);
+    active["metadata"]["resourceVersion"] = json!("6");
+    table.apply(decode(active));
+    assert_eq!(enqueued(table.apply(decode(terminating()))), delayed);
 }
 
 /// Proves NS-2, NS-3, NS-4, NS-5, NS-8, NS-60.
 #[test]
-fn it_is_known_by_the_original_s_names_and_numbers() {
+fn controller_has_upstreams_names_and_numbers() {
     let settings = NamespaceOptions::default();
     assert_eq!((settings.workers, settings.sync_period), (10, Duration::from_secs(300)));
     let settings = NamespaceOptions { workers: 3, sync_period: Duration::from_secs(7) };
@@ -165,7 +165,7 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     let RateLimiter { base_delay, max_delay, retries_per_second, retries_burst } = a_loop.rate_limiter;
     assert_eq!((base_delay, max_delay), (Duration::from_millis(5), Duration::from_secs(60)));
     assert_eq!((retries_per_second, retries_burst), (10.0, 100.0));
-    // A loop starts when all it reads is there.
+    // The loop starts when the caches of all kinds it reads are synced.
     assert_eq!(
         a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect::<Vec<_>>(),
         ["namespaces"]
@@ -174,75 +174,75 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
 
 /// Proves NS-10, NS-11, NS-82.
 #[test]
-fn what_is_gone_or_stays_is_left_alone() {
+fn deleted_or_active_namespace_is_not_changed() {
     check(RehearsalCluster::of(&the_loop()), &[]);
-    check(RehearsalCluster::of(&the_loop()).with_cached::<Namespace>(going()), &[GET]);
-    let mut staying = going();
-    staying["metadata"]["deletionTimestamp"] = Value::Null;
-    check(world(staying), &[GET]);
-    let broken = world(going()).failing::<Namespace>("get", &Key::cluster("a"), failure(500, "boom"));
+    check(RehearsalCluster::of(&the_loop()).with_cached::<Namespace>(terminating()), &[GET]);
+    let mut active = terminating();
+    active["metadata"]["deletionTimestamp"] = Value::Null;
+    check(cluster(active), &[GET]);
+    let broken = cluster(terminating()).failing::<Namespace>("get", &Key::cluster("a"), failure(500, "boom"));
     check(broken, &[GET, "retry: reading a: boom"]);
 }
 
 /// Proves NS-12, NS-40.
 #[test]
-fn the_phase_comes_first() {
-    let mut active = told();
+fn terminating_phase_is_written_first() {
+    let mut active = without_failures();
     active["status"]["phase"] = json!("Active");
-    let mut transcript = world(active.clone()).reconcile(&the_loop(), Key::cluster("a"));
-    let marked = "put namespaces/status a because its deletion was asked for";
+    let mut transcript = cluster(active.clone()).reconcile(&the_loop(), Key::cluster("a"));
+    let marked = "put namespaces/status a because it has a deletionTimestamp";
     assert_eq!(steps(&transcript)[..3], [GET, marked, "discover"]);
     let mut wanted = active.clone();
     wanted["status"]["phase"] = json!("Terminating");
     assert_eq!(puts(&transcript, "status"), [wanted]);
-    // Gone meanwhile: the end.
+    // Deleted in the meantime: done.
     let gone = Key::cluster("a");
-    let mut vanishing = world(active.clone()).failing::<Namespace>("update", &gone, failure(404, "gone"));
-    transcript = vanishing.reconcile(&the_loop(), Key::cluster("a"));
+    let mut deleted = cluster(active.clone()).failing::<Namespace>("update", &gone, failure(404, "gone"));
+    transcript = deleted.reconcile(&the_loop(), Key::cluster("a"));
     assert_eq!(steps(&transcript)[1], format!("{marked} (gone)"));
     assert_eq!(steps(&transcript).len(), 2);
-    let refused = world(active).failing::<Namespace>("update", &gone, failure(500, "boom"));
+    let refused = cluster(active).failing::<Namespace>("update", &gone, failure(500, "boom"));
     check(refused, &[GET, &format!("{marked} FAILED: boom"), "retry: boom"]);
 }
 
 /// Proves NS-13.
 #[test]
-fn a_namespace_without_finalizers_is_left_to_the_server() {
-    let mut finalized = going();
+fn namespace_without_finalizers_is_left_to_the_api_server() {
+    let mut finalized = terminating();
     finalized["spec"]["finalizers"] = json!([]);
-    check(world(finalized), &[GET]);
+    check(cluster(finalized), &[GET]);
 }
 
 /// Proves NS-6, NS-14.
 #[test]
-fn what_the_server_serves_now_is_deleted_in_the_preferred_version() {
+fn discovered_resources_are_deleted_in_the_preferred_version() {
     let mut old = api(&Resource::namespaced("batch", "v1beta1", "jobs", "Job"), ALL);
     old.preferred = false;
     let nodes = api(&Resource::cluster("", "v1", "nodes", "Node"), ALL);
     let reviews = api(&Resource::namespaced("", "v1", "bindings", "Binding"), &["create", "list"]);
     let resources = vec![old, api(&JOBS, ALL), nodes, reviews];
-    let mut world = world(told()).with_discovery(Ok(served(resources)));
+    let mut cluster = cluster(without_failures()).with_discovery(Ok(served(resources)));
     let only_jobs = [GET, "discover", "list at most 1 of jobs.batch in a", FINALIZE_STEP];
-    assert_eq!(steps(&world.reconcile(&the_loop(), Key::cluster("a"))), only_jobs);
-    // The next pass asks again.
-    let world = world.with_discovery(Ok(served(vec![api(&SECRETS, ALL)])));
-    check(world, &[GET, "discover", "list at most 1 of secrets in a", FINALIZE_STEP]);
+    assert_eq!(steps(&cluster.reconcile(&the_loop(), Key::cluster("a"))), only_jobs);
+    // The next reconcile runs discovery again.
+    let cluster = cluster.with_discovery(Ok(served(vec![api(&SECRETS, ALL)])));
+    check(cluster, &[GET, "discover", "list at most 1 of secrets in a", FINALIZE_STEP]);
 }
 
 /// Proves NS-19, NS-21, NS-29, NS-45.
 #[test]
-fn what_holds_something_is_deleted_at_once_and_looked_at_again() {
-    let world = world(going())
+fn non_empty_resources_are_deleted_and_listed_again() {
+    let cluster = cluster(terminating())
         .with_live_resource(&SECRETS, object("s", &[]))
         .with_live_resource(&SECRETS, object("t", &[]));
     check(
-        world,
+        cluster,
         &[
             GET,
             "discover",
             "list pods in a",
-            LOOK[0],
-            LOOK[1],
+            FIRST_LISTS[0],
+            FIRST_LISTS[1],
             &collection("secrets"),
             "list secrets in a",
             CONDITIONS,
@@ -253,16 +253,16 @@ fn what_holds_something_is_deleted_at_once_and_looked_at_again() {
 
 /// Proves NS-15, NS-22, NS-25, NS-27, NS-70, NS-74.
 #[test]
-fn nothing_else_is_touched_while_a_pod_is_there() {
-    let held = || {
-        let world = world(going())
+fn other_resources_wait_while_a_pod_exists() {
+    let blocked = || {
+        let cluster = cluster(terminating())
             .with_live_resource(&PODS, pod("p", "Running", 30))
             .with_live_resource(&SECRETS, object("s", &[]));
-        world.with_blocked_deletion(&PODS, &Key::namespaced("a", "p"))
+        cluster.with_blocked_deletion(&PODS, &Key::namespaced("a", "p"))
     };
     let deleting = collection("pods");
     check(
-        held(),
+        blocked(),
         &[
             GET,
             "discover",
@@ -273,30 +273,30 @@ fn nothing_else_is_touched_while_a_pod_is_there() {
             "requeue with kept backoff after 16s",
         ],
     );
-    assert!(conditions(held()).iter().all(|[_, status, ..]| status == "False"), "no totals are told");
+    assert!(conditions(blocked()).iter().all(|[_, status, ..]| status == "False"), "no totals are reported");
     // An odd number of seconds is halved downwards.
-    let odd = world(told()).with_live_resource(&PODS, pod("p", "Running", 31));
+    let odd = cluster(without_failures()).with_live_resource(&PODS, pod("p", "Running", 31));
     let mut odd = odd.with_blocked_deletion(&PODS, &Key::namespaced("a", "p"));
     assert!(odd.reconcile(&the_loop(), Key::cluster("a")).ends_with("requeue with kept backoff after 16s\n"));
 }
 
 /// Proves NS-16, NS-26, NS-55.
 #[test]
-fn a_failure_of_one_resource_stops_no_other_but_keeps_the_namespace() {
-    let world = || {
-        let world = world(going())
+fn failure_of_one_resource_keeps_the_namespace_but_stops_no_other_resource() {
+    let cluster = || {
+        let cluster = cluster(terminating())
             .with_live_resource(&SECRETS, object("s", &[]))
             .with_live_resource(&JOBS, object("j", &[]));
-        world.failing_at("deletecollection", "/api/v1/namespaces/a/secrets", failure(500, "boom"), None)
+        cluster.failing_at("deletecollection", "/api/v1/namespaces/a/secrets", failure(500, "boom"), None)
     };
     check(
-        world(),
+        cluster(),
         &[
             GET,
             "discover",
             "list pods in a",
-            LOOK[0],
-            LOOK[1],
+            FIRST_LISTS[0],
+            FIRST_LISTS[1],
             &format!("{} FAILED: boom", collection("secrets")),
             &collection("jobs.batch"),
             "list jobs.batch in a",
@@ -305,70 +305,84 @@ fn a_failure_of_one_resource_stops_no_other_but_keeps_the_namespace() {
         ],
     );
     let message = "Failed to delete all resource types, 1 remaining: boom";
-    assert_eq!(complaint(world()), ["NamespaceDeletionContentFailure", "ContentDeletionFailed", message]);
-    let both = world().failing_at("list", "/apis/batch/v1/namespaces/a/jobs", failure(503, "away"), None);
+    assert_eq!(
+        true_condition(cluster()),
+        ["NamespaceDeletionContentFailure", "ContentDeletionFailed", message]
+    );
+    let both = cluster().failing_at("list", "/apis/batch/v1/namespaces/a/jobs", failure(503, "away"), None);
     let message = "Failed to delete all resource types, 2 remaining: away, boom";
-    assert_eq!(complaint(both)[2], message);
+    assert_eq!(true_condition(both)[2], message);
 }
 
 /// Proves NS-17, NS-18, NS-71.
 #[test]
-fn the_slowest_pod_that_has_not_ended_gives_the_estimate() {
-    let staying = |pods: &[Value]| {
-        pods.iter().fold(world(told()), |world, pod| {
+fn longest_grace_period_of_a_running_pod_is_the_estimate() {
+    let active = |pods: &[Value]| {
+        pods.iter().fold(cluster(without_failures()), |cluster, pod| {
             let key = Key::namespaced("a", pod["metadata"]["name"].as_str().unwrap());
-            world.with_live_resource(&PODS, pod.clone()).with_blocked_deletion(&PODS, &key)
+            cluster.with_live_resource(&PODS, pod.clone()).with_blocked_deletion(&PODS, &key)
         })
     };
-    let last = |mut world: RehearsalCluster| {
-        let transcript = world.reconcile(&the_loop(), Key::cluster("a"));
+    let last = |mut cluster: RehearsalCluster| {
+        let transcript = cluster.reconcile(&the_loop(), Key::cluster("a"));
         transcript.lines().last().unwrap().to_owned()
     };
     let pods = [pod("p", "Running", 20), pod("q", "Pending", 40), pod("r", "Succeeded", 90)];
-    assert_eq!(last(staying(&pods)), "requeue with kept backoff after 21s");
+    assert_eq!(last(active(&pods)), "requeue with kept backoff after 21s");
     let ended = [pod("p", "Failed", 50), pod("q", "Succeeded", 50)];
-    assert!(last(staying(&ended)).starts_with("retry: unexpected items"));
+    assert!(last(active(&ended)).starts_with("retry: unexpected items"));
     // Counted from the deletion of the namespace, five seconds ago.
-    assert!(last(staying(&[pod("p", "Running", 6)])).starts_with("keep waiting"));
-    assert!(last(staying(&[pod("p", "Running", 5)])).starts_with("retry: unexpected items"));
-    let unlisted = world(told()).with_live_resource(&PODS, pod("p", "Running", 30)).failing_at(
+    assert!(last(active(&[pod("p", "Running", 6)])).starts_with("requeue with kept backoff"));
+    assert!(last(active(&[pod("p", "Running", 5)])).starts_with("retry: unexpected items"));
+    let unlisted = cluster(without_failures()).with_live_resource(&PODS, pod("p", "Running", 30)).failing_at(
         "list",
         "/api/v1/namespaces/a/pods",
         failure(500, "boom"),
         None,
     );
-    // How many pods there are is not known, so the rest is looked at.
-    check(unlisted, &[GET, "discover", "list pods in a", LOOK[0], LOOK[1], CONDITIONS, "retry: boom"]);
+    // The number of pods is unknown, so the other resources are listed.
+    check(
+        unlisted,
+        &[GET, "discover", "list pods in a", FIRST_LISTS[0], FIRST_LISTS[1], CONDITIONS, "retry: boom"],
+    );
 }
 
 /// Proves NS-20, NS-75, NS-76.
 #[test]
-fn without_collections_objects_are_deleted_one_by_one() {
-    let tried = |name: &str| format!("delete secrets a/{name} because its namespace is being deleted");
+fn objects_are_deleted_one_by_one_without_deletecollection() {
+    let tried = |name: &str| format!("delete secrets a/{name} because its namespace is terminating");
     let each = |name: &str| format!("{} (Background)", tried(name));
     let full = || {
-        world(told())
+        cluster(without_failures())
             .with_live_resource(&SECRETS, object("s", &[]))
             .with_live_resource(&SECRETS, object("t", &[]))
     };
     let path = "/api/v1/namespaces/a/secrets";
     for refusal in [404, 405] {
-        let world = full().failing_at("deletecollection", path, failure(refusal, "unknown"), None);
+        let cluster = full().failing_at("deletecollection", path, failure(refusal, "unknown"), None);
         let refused = format!("{} FAILED: unknown", collection("secrets"));
-        let begin = [GET, "discover", "list pods in a", LOOK[0], LOOK[1], &refused, "list secrets in a"];
-        check(world, &[&begin[..], &[&each("s"), &each("t"), "list secrets in a", FINALIZE_STEP]].concat());
+        let begin = [
+            GET,
+            "discover",
+            "list pods in a",
+            FIRST_LISTS[0],
+            FIRST_LISTS[1],
+            &refused,
+            "list secrets in a",
+        ];
+        check(cluster, &[&begin[..], &[&each("s"), &each("t"), "list secrets in a", FINALIZE_STEP]].concat());
     }
     let refusing = |code| {
         let verbs = &["list", "delete"];
-        let world = full().with_discovery(Ok(served(vec![api(&SECRETS, verbs)])));
-        world.failing_at("delete", &format!("{path}/s"), failure(code, "refused"), None)
+        let cluster = full().with_discovery(Ok(served(vec![api(&SECRETS, verbs)])));
+        cluster.failing_at("delete", &format!("{path}/s"), failure(code, "refused"), None)
     };
-    // A verb that is not served is not tried. What is gone, or cannot be deleted, is no failure.
-    let begin = [GET, "discover", LOOK[0], "list secrets in a"];
+    // A verb that is not served is not used. NotFound and MethodNotAllowed are no errors.
+    let begin = [GET, "discover", FIRST_LISTS[0], "list secrets in a"];
     for fine in [404, 405] {
         let first = format!("{} (refused, which is fine: refused)", tried("s"));
-        let mut world = refusing(fine);
-        let transcript = world.reconcile(&the_loop(), Key::cluster("a"));
+        let mut cluster = refusing(fine);
+        let transcript = cluster.reconcile(&the_loop(), Key::cluster("a"));
         assert_eq!(steps(&transcript)[..5], [&begin[..], &[&first]].concat());
         assert_eq!(steps(&transcript)[5], each("t"));
     }
@@ -379,32 +393,32 @@ fn without_collections_objects_are_deleted_one_by_one() {
 
 /// Proves NS-21, NS-77.
 #[test]
-fn what_cannot_be_listed_counts_as_empty() {
+fn resource_that_cannot_be_listed_counts_as_empty() {
     let path = "/api/v1/namespaces/a/secrets";
     for refusal in [404, 405] {
-        let world = world(told()).failing_at("list", path, failure(refusal, "unknown"), None);
-        let world = world.failing_at("deletecollection", path, failure(refusal, "unknown"), None);
-        let mut world = world.with_live_resource(&SECRETS, object("s", &[]));
-        assert!(steps(&world.reconcile(&the_loop(), Key::cluster("a"))).ends_with(&[FINALIZE_STEP]));
+        let cluster = cluster(without_failures()).failing_at("list", path, failure(refusal, "unknown"), None);
+        let cluster = cluster.failing_at("deletecollection", path, failure(refusal, "unknown"), None);
+        let mut cluster = cluster.with_live_resource(&SECRETS, object("s", &[]));
+        assert!(steps(&cluster.reconcile(&the_loop(), Key::cluster("a"))).ends_with(&[FINALIZE_STEP]));
     }
-    // Without the verb nobody asks; the collection is deleted all the same.
-    let blind =
-        world(told()).with_discovery(Ok(served(vec![api(&SECRETS, &["delete", "deletecollection"])])));
+    // Without the verb `list` no list is sent; the collection is deleted all the same.
+    let blind = cluster(without_failures())
+        .with_discovery(Ok(served(vec![api(&SECRETS, &["delete", "deletecollection"])])));
     check(blind, &[GET, "discover", &collection("secrets"), FINALIZE_STEP]);
 }
 
 /// Proves NS-23, NS-56, NS-57, NS-58, NS-61, NS-73.
 #[test]
-fn finalizers_are_waited_for_and_counted() {
-    let held = || {
-        world(going())
+fn remaining_finalizers_are_counted_and_awaited() {
+    let blocked = || {
+        cluster(terminating())
             .with_live_resource(&SECRETS, object("s", &["x/one", "x/two"]))
             .with_live_resource(&SECRETS, object("t", &["x/one"]))
             .with_live_resource(&JOBS, object("j", &["x/one"]))
     };
-    let transcript = held().reconcile(&the_loop(), Key::cluster("a"));
+    let transcript = blocked().reconcile(&the_loop(), Key::cluster("a"));
     assert!(transcript.ends_with("requeue with kept backoff after 8s\n"), "{transcript}");
-    let all = conditions(held());
+    let all = conditions(blocked());
     let texts: Vec<_> = all.iter().map(|texts| texts.each_ref().map(String::as_str)).collect();
     let remaining = "Some resources are remaining: jobs.batch has 1 resource instances, \
         secrets. has 2 resource instances";
@@ -413,7 +427,7 @@ fn finalizers_are_waited_for_and_counted() {
     assert_eq!(texts[3], ["NamespaceContentRemaining", "True", "SomeResourcesRemain", remaining]);
     assert_eq!(texts[4], ["NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", finalizers]);
     assert_eq!(texts[2][1], "False");
-    let pods = world(told()).with_live_resource(&PODS, object("p", &["x/one"]));
+    let pods = cluster(without_failures()).with_live_resource(&PODS, object("p", &["x/one"]));
     check(
         pods,
         &[
@@ -429,17 +443,17 @@ fn finalizers_are_waited_for_and_counted() {
 
 /// Proves NS-24, NS-72.
 #[test]
-fn what_stays_without_a_reason_is_a_failure() {
-    let staying = |resource: &Resource, object: Value| {
-        world(going())
+fn remaining_object_without_finalizer_is_an_error() {
+    let active = |resource: &Resource, object: Value| {
+        cluster(terminating())
             .with_live_resource(resource, object)
             .with_blocked_deletion(resource, &Key::namespaced("a", "o"))
     };
     let secret = "unexpected items still remain in namespace: a for gvr: /v1, Resource=secrets";
-    let transcript = staying(&SECRETS, object("o", &[])).reconcile(&the_loop(), Key::cluster("a"));
+    let transcript = active(&SECRETS, object("o", &[])).reconcile(&the_loop(), Key::cluster("a"));
     assert!(transcript.ends_with(&format!("retry: {secret}\n")), "{transcript}");
     let message = |text: &str| format!("Failed to delete all resource types, 1 remaining: {text}");
-    let bad: Vec<_> = conditions(staying(&SECRETS, object("o", &[])))
+    let bad: Vec<_> = conditions(active(&SECRETS, object("o", &[])))
         .into_iter()
         .filter(|[_, status, ..]| status == "True")
         .map(|[name, .., text]| (name, text))
@@ -453,22 +467,22 @@ fn what_stays_without_a_reason_is_a_failure() {
         ]
     );
     let job = "unexpected items still remain in namespace: a for gvr: batch/v1, Resource=jobs";
-    let transcript = staying(&JOBS, object("o", &[])).reconcile(&the_loop(), Key::cluster("a"));
+    let transcript = active(&JOBS, object("o", &[])).reconcile(&the_loop(), Key::cluster("a"));
     assert!(transcript.contains(job));
-    // A pod past its time: the rest has to wait, and the original tells no totals.
+    // A pod past its grace period: the other resources wait, and the original reports no totals.
     let past = "unexpected items still remain in namespace: a for gvr: /v1, Resource=pods";
-    let [name, _, text] = complaint(staying(&PODS, pod("o", "Running", 1)));
+    let [name, _, text] = true_condition(active(&PODS, pod("o", "Running", 1)));
     assert_eq!((name.as_str(), text), ("NamespaceDeletionContentFailure", message(past)));
 }
 
 /// Proves NS-30, NS-51, NS-52, NS-81.
 #[test]
-fn an_api_that_cannot_be_discovered_keeps_the_namespace_but_not_what_is_known() {
+fn failed_discovery_keeps_the_namespace_but_deletes_known_resources() {
     let stale = |gv: &str| (gv.to_owned(), format!("stale GroupVersion discovery: {gv}"));
     let partly = |failed: &[&str]| {
         let resources = vec![api(&SECRETS, ALL)];
         let failed = failed.iter().map(|gv| stale(gv)).collect();
-        world(told())
+        cluster(without_failures())
             .with_live_resource(&SECRETS, object("s", &[]))
             .with_discovery(Ok(DiscoveredResources { resources, failed }))
     };
@@ -477,14 +491,14 @@ fn an_api_that_cannot_be_discovered_keeps_the_namespace_but_not_what_is_known() 
         GroupVersion discovery: metrics.k8s.io/v1, x/v1: stale GroupVersion discovery: x/v1";
     let failing = ["metrics.k8s.io/v1", "metrics.k8s.io/v10", "x/v1"];
     let wanted = ["NamespaceDeletionDiscoveryFailure", "DiscoveryFailed", message];
-    assert_eq!(complaint(partly(&failing)), wanted);
+    assert_eq!(true_condition(partly(&failing)), wanted);
     let transcript = partly(&failing).reconcile(&the_loop(), Key::cluster("a"));
-    assert!(transcript.contains(&collection("secrets")), "what is known is deleted");
+    assert!(transcript.contains(&collection("secrets")), "known resources are deleted");
     assert!(transcript.ends_with(&format!("retry: {message}\n")));
-    // It is back: the condition goes, and so does the namespace.
-    let mut bad = told();
+    // Discovery works again: the condition becomes False, and the namespace is finalized.
+    let mut bad = without_failures();
     bad["status"]["conditions"][0]["status"] = json!("True");
-    let mut back = world(bad);
+    let mut back = cluster(bad);
     let transcript = back.reconcile(&the_loop(), Key::cluster("a"));
     assert!(steps(&transcript).ends_with(&[CONDITIONS, FINALIZE_STEP]), "{transcript}");
     assert_eq!(puts(&transcript, "status")[0]["status"]["conditions"][0]["status"], "False");
@@ -492,86 +506,92 @@ fn an_api_that_cannot_be_discovered_keeps_the_namespace_but_not_what_is_known() 
 
 /// Proves NS-52.
 #[test]
-fn a_server_that_cannot_be_asked_is_quoted() {
-    let silent = world(told()).with_discovery(Err(failure(503, "the server is away")));
+fn discovery_error_is_quoted_in_the_condition() {
+    let unavailable = cluster(without_failures()).with_discovery(Err(failure(503, "the server is away")));
     let wanted = ["NamespaceDeletionDiscoveryFailure", "DiscoveryFailed", "the server is away"];
-    assert_eq!(complaint(silent), wanted);
+    assert_eq!(true_condition(unavailable), wanted);
     let failed = std::iter::once(("apis".to_owned(), "half of it is away".to_owned())).collect();
-    let mut half =
-        world(told()).with_discovery(Ok(DiscoveredResources { resources: vec![api(&SECRETS, ALL)], failed }));
+    let mut half = cluster(without_failures())
+        .with_discovery(Ok(DiscoveredResources { resources: vec![api(&SECRETS, ALL)], failed }));
     let transcript = half.reconcile(&the_loop(), Key::cluster("a"));
     assert_eq!(steps(&transcript)[2..], [CONDITIONS, "retry: half of it is away"]);
 }
 
 /// Proves NS-31, NS-53.
 #[test]
-fn a_version_that_makes_no_sense_stops_the_pass() {
+fn malformed_group_version_stops_the_deletion() {
     let odd = Resource::namespaced("a/b", "v1", "things", "Thing");
-    let world = || {
+    let cluster = || {
         let resources = vec![api(&SECRETS, ALL), api(&odd, ALL)];
-        world(told()).with_live_resource(&SECRETS, object("s", &[])).with_discovery(Ok(served(resources)))
+        cluster(without_failures())
+            .with_live_resource(&SECRETS, object("s", &[]))
+            .with_discovery(Ok(served(resources)))
     };
-    check(world(), &[GET, "discover", CONDITIONS, "retry: unexpected GroupVersion string: a/b/v1"]);
+    check(cluster(), &[GET, "discover", CONDITIONS, "retry: unexpected GroupVersion string: a/b/v1"]);
     let wanted = [
         "NamespaceDeletionGroupVersionParsingFailure",
         "GroupVersionParsingFailed",
         "unexpected GroupVersion string: a/b/v1",
     ];
-    assert_eq!(complaint(world()), wanted);
+    assert_eq!(true_condition(cluster()), wanted);
 }
 
 /// Proves NS-29, NS-43, NS-78, NS-79.
 #[test]
-fn the_finalizer_is_taken_off_and_others_stay() {
-    let mut namespace = told();
+fn kubernetes_finalizer_is_removed_and_others_kept() {
+    let mut namespace = without_failures();
     namespace["spec"]["finalizers"] = json!(["z", "kubernetes", "b", "z"]);
-    let transcript = world(namespace.clone()).reconcile(&the_loop(), Key::cluster("a"));
+    let transcript = cluster(namespace.clone()).reconcile(&the_loop(), Key::cluster("a"));
     let [body] = &puts(&transcript, "finalize")[..] else { panic!("one put in {transcript}") };
     let spec = json!({"finalizers": ["b", "z"], "novel": 1});
     assert_eq!(*body, json!({"metadata": namespace["metadata"], "spec": spec}));
-    // Ours is gone, others are not: content is still looked for.
+    // The finalizer `kubernetes` is already removed and others remain: the content is still deleted.
     namespace["spec"]["finalizers"] = json!(["b"]);
-    let mut full = world(namespace).with_live_resource(&SECRETS, object("s", &[]));
+    let mut full = cluster(namespace).with_live_resource(&SECRETS, object("s", &[]));
     assert!(full.reconcile(&the_loop(), Key::cluster("a")).contains(&collection("secrets")));
-    let mut gone = world(told()).failing::<Namespace>("update", &Key::cluster("a"), failure(404, "gone"));
+    let mut gone =
+        cluster(without_failures()).failing::<Namespace>("update", &Key::cluster("a"), failure(404, "gone"));
     assert!(!gone.reconcile(&the_loop(), Key::cluster("a")).contains("retry"));
 }
 
 /// Proves NS-42, NS-59, NS-84.
 #[test]
-fn conditions_are_written_when_they_changed_and_only_once() {
-    check(world(told()), &[GET, "discover", "list pods in a", LOOK[0], LOOK[1], FINALIZE_STEP]);
-    // A conflict is told to the log, and decides nothing.
-    let refused = world(going()).failing_at(
+fn conditions_are_written_once_and_only_if_changed() {
+    check(
+        cluster(without_failures()),
+        &[GET, "discover", "list pods in a", FIRST_LISTS[0], FIRST_LISTS[1], FINALIZE_STEP],
+    );
+    // A conflict is only logged.
+    let refused = cluster(terminating()).failing_at(
         "update",
         &Namespace::RESOURCE.object_path(&Key::cluster("a")),
         failure(409, "changed"),
         Some(1),
     );
     let refused_step = format!("{CONDITIONS} FAILED: changed");
-    let begin = [GET, "discover", "list pods in a", LOOK[0], LOOK[1]];
+    let begin = [GET, "discover", "list pods in a", FIRST_LISTS[0], FIRST_LISTS[1]];
     check(refused, &[&begin[..], &[&refused_step, FINALIZE_STEP]].concat());
-    let mut reworded = told();
+    let mut reworded = without_failures();
     reworded["status"]["conditions"][1]["message"] = json!("other words");
     reworded["status"]["conditions"][2]["status"] = json!("True");
-    let transcript = world(reworded).reconcile(&the_loop(), Key::cluster("a"));
+    let transcript = cluster(reworded).reconcile(&the_loop(), Key::cluster("a"));
     let conditions = puts(&transcript, "status")[0]["status"]["conditions"].clone();
     assert_eq!(conditions[1]["message"], "All legacy kube types successfully parsed");
-    assert_eq!(conditions[1]["lastTransitionTime"], at(NOW - 100), "words alone are no transition");
+    assert_eq!(conditions[1]["lastTransitionTime"], at(NOW - 100), "a changed message is no transition");
     assert_eq!(conditions[2]["lastTransitionTime"], at(NOW));
     assert_eq!(conditions[0]["lastTransitionTime"], at(NOW - 100));
 }
 
 /// Proves NS-50, NS-51, NS-53, NS-54, NS-56, NS-57.
 #[test]
-fn five_conditions_come_in_order_after_those_of_others() {
-    let mut namespace = going();
+fn five_conditions_follow_existing_ones_in_order() {
+    let mut namespace = terminating();
     let other = json!({"type": "Other", "status": "Unknown", "novel": true});
     namespace["status"]["conditions"] = json!([other]);
-    let transcript = world(namespace).reconcile(&the_loop(), Key::cluster("a"));
+    let transcript = cluster(namespace).reconcile(&the_loop(), Key::cluster("a"));
     let body = puts(&transcript, "status").remove(0);
     assert_eq!(body["status"]["conditions"][0], other);
-    assert_eq!(body["metadata"], going()["metadata"]);
+    assert_eq!(body["metadata"], terminating()["metadata"]);
     let wanted = [
         ["NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"],
         [
@@ -601,52 +621,53 @@ fn five_conditions_come_in_order_after_those_of_others() {
 
 /// Proves NS-44.
 #[test]
-fn phase_and_finalizer_are_put_again_after_every_conflict() {
+fn phase_and_finalizer_updates_are_retried_after_every_conflict() {
     let path = Namespace::RESOURCE.object_path(&Key::cluster("a"));
     let refused = format!("{FINALIZE_STEP} FAILED: changed");
-    let conflicts = world(told()).failing_at("update", &path, failure(409, "changed"), Some(30));
-    let begin = [GET, "discover", "list pods in a", LOOK[0], LOOK[1]];
-    let tries = [&*refused, GET].repeat(30);
-    check(conflicts, &[&begin[..], &tries, &[FINALIZE_STEP]].concat());
+    let conflicts =
+        cluster(without_failures()).failing_at("update", &path, failure(409, "changed"), Some(30));
+    let begin = [GET, "discover", "list pods in a", FIRST_LISTS[0], FIRST_LISTS[1]];
+    let retries = [&*refused, GET].repeat(30);
+    check(conflicts, &[&begin[..], &retries, &[FINALIZE_STEP]].concat());
 }
 
 /// Proves NS-44, NS-82.
 #[test]
-fn another_life_of_the_namespace_ends_the_tries() {
-    struct OnTheFirst;
-    impl Reconciler for OnTheFirst {
+fn recreated_namespace_ends_the_retries() {
+    struct UpdateFirst;
+    impl Reconciler for UpdateFirst {
         fn reconcile<'a>(
             &'a self,
             cx: &'a mut Context<'_>,
             _: &'a Item,
         ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-            let mut first: Live = serde_json::from_value(told()).unwrap();
+            let mut first: LiveNamespace = serde_json::from_value(without_failures()).unwrap();
             Box::pin(
-                async move { put_until_settled(cx, &mut first, FINALIZE).await.map(|_| Requeue::Forget) },
+                async move { update_with_retry(cx, &mut first, FINALIZE).await.map(|_| Requeue::Forget) },
             )
         }
     }
-    let mut second = told();
+    let mut second = without_failures();
     second["metadata"]["uid"] = json!("u2");
     second["metadata"]["deletionTimestamp"] = Value::Null;
     let path = Namespace::RESOURCE.object_path(&Key::cluster("a"));
-    let mut world = world(second).failing_at("update", &path, failure(409, "changed"), Some(1));
-    let transcript = world.reconcile(&Loop::reconciling("test", OnTheFirst), Key::cluster("a"));
+    let mut cluster = cluster(second).failing_at("update", &path, failure(409, "changed"), Some(1));
+    let transcript = cluster.reconcile(&Loop::reconciling("test", UpdateFirst), Key::cluster("a"));
     let refused = format!("{FINALIZE_STEP} FAILED: changed");
     assert_eq!(steps(&transcript), [&*refused, GET, "retry: namespace uid has changed across retries"]);
-    check(world, &[GET]);
+    check(cluster, &[GET]);
 }
 
-/// Objects served by two resources are deleted by way of one of them, and looked for in both.
+/// Objects served by two resources are deleted through one of them, and both are listed.
 #[test]
-fn what_two_resources_share_is_deleted_once() {
+fn objects_served_by_two_resources_are_deleted_once() {
     let events = Resource::namespaced("", "v1", "events", "Event");
     let twins = Resource::namespaced("events.k8s.io", "v1", "events", "Event");
-    let mut world = world(told())
+    let mut cluster = cluster(without_failures())
         .with_discovery(Ok(served(vec![api(&events, ALL), api(&twins, ALL)])))
         .with_live_resource(&events, object("e", &[]))
         .with_live_resource(&twins, object("e", &[]));
-    let transcript = world.reconcile(&the_loop(), Key::cluster("a"));
+    let transcript = cluster.reconcile(&the_loop(), Key::cluster("a"));
     let wanted = [
         GET,
         "discover",

@@ -1,4 +1,5 @@
-//! Keeps `NoSchedule` taints and the old names of labels in step with what a node says of itself.
+//! Keeps a node's `NoSchedule` taints in sync with its conditions, and its deprecated beta labels with the
+//! stable ones.
 
 use keleustes_objects::taint_keys::{
     DISK_PRESSURE, MEMORY_PRESSURE, NETWORK_UNAVAILABLE, NOT_READY, PID_PRESSURE, UNREACHABLE, UNSCHEDULABLE,
@@ -7,21 +8,21 @@ use keleustes_objects::{ErrorReason, FALSE, NO_SCHEDULE, Node, Object as _, TRUE
 use keleustes_plan::{Change, Enqueue, Item, Loop, OnFailure, PatchKind, Plan, View, Write};
 use serde_json::{Map, json};
 
-use super::taints::{changed, patch};
+use super::taints::{patch, updated_taints};
 
 /// The loop.
 pub(super) fn the_loop() -> Loop {
     Loop::deciding("node_lifecycle_controller", decide).enqueue_on::<Node>(node_changed).workers(8)
 }
 
-fn node_changed(change: &Change<Node>, _: &View<'_>, wakes: &mut Enqueue) {
+fn node_changed(change: &Change<Node>, _: &View<'_>, enqueue: &mut Enqueue) {
     if !change.is_deletion() {
-        wakes.add(change.latest().key().clone());
+        enqueue.add(change.latest().key().clone());
     }
 }
 
-/// Which condition in which state asks for which taint. No other taint is ever touched here.
-const ASKED_FOR: [(&str, &str, &str); 6] = [
+/// Condition type, status and the taint key that belongs to it. No other taint is ever changed here.
+const TAINTS_BY_CONDITION: [(&str, &str, &str); 6] = [
     ("Ready", FALSE, NOT_READY),
     ("Ready", UNKNOWN, UNREACHABLE),
     ("MemoryPressure", TRUE, MEMORY_PRESSURE),
@@ -30,8 +31,8 @@ const ASKED_FOR: [(&str, &str, &str); 6] = [
     ("NetworkUnavailable", TRUE, NETWORK_UNAVAILABLE),
 ];
 
-/// Labels that have an older name, and the older name.
-const RENAMED: [(&str, &str); 2] =
+/// Stable labels and their deprecated names.
+const DEPRECATED_LABELS: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
 fn decide(view: &View<'_>, item: &Item) -> Plan {
@@ -43,25 +44,27 @@ fn decide(view: &View<'_>, item: &Item) -> Plan {
 }
 
 fn plan_taints(node: &Node, view: &View<'_>, plan: &mut Plan) {
-    let says = |name: &str, status: &str| {
+    let has_condition = |name: &str, status: &str| {
         node.conditions.iter().any(|condition| condition.r#type == name && condition.status == status)
     };
-    let asked_for = ASKED_FOR.iter().map(|(name, status, key)| (*key, says(name, status)));
-    let asked_for = asked_for.chain([(UNSCHEDULABLE, node.unschedulable)]);
-    let (mut missing, mut superfluous) = (Vec::new(), Vec::new());
-    for (key, is_wanted) in asked_for {
+    let wanted_taints =
+        TAINTS_BY_CONDITION.iter().map(|(name, status, key)| (*key, has_condition(name, status)));
+    let wanted_taints = wanted_taints.chain([(UNSCHEDULABLE, node.unschedulable)]);
+    let (mut missing, mut obsolete) = (Vec::new(), Vec::new());
+    for (key, is_wanted) in wanted_taints {
         match (is_wanted, node.has_taint(key, NO_SCHEDULE)) {
             (true, false) => missing.push(key),
-            (false, true) => superfluous.push(key),
+            (false, true) => obsolete.push(key),
             _ => {}
         }
     }
-    if missing.is_empty() && superfluous.is_empty() {
+    if missing.is_empty() && obsolete.is_empty() {
         return;
     }
-    let taints = changed(&node.taints, NO_SCHEDULE, &missing, &superfluous, view.now().wall);
-    let write = patch(node, &node.meta.resource_version, &taints, "its conditions ask for other taints");
-    // A conflict tells of a state that is not cached yet. When it is, it wakes the node again.
+    let taints = updated_taints(&node.taints, NO_SCHEDULE, &missing, &obsolete, view.now().wall);
+    let write =
+        patch(node, &node.meta.resource_version, &taints, "its conditions require other NoSchedule taints");
+    // A conflict means that the cache is stale; the watch event of the newer state enqueues the node again.
     plan.push(
         write
             .ignoring_errors(&[ErrorReason::Conflict, ErrorReason::NotFound])
@@ -71,10 +74,10 @@ fn plan_taints(node: &Node, view: &View<'_>, plan: &mut Plan) {
 
 fn plan_labels(node: &Node, plan: &mut Plan) {
     let mut labels = Map::new();
-    for (name, old_name) in RENAMED {
+    for (name, deprecated) in DEPRECATED_LABELS {
         let Some(value) = node.meta.labels.value(name) else { continue };
-        if node.meta.labels.value(old_name) != Some(value) {
-            labels.insert(old_name.to_owned(), json!(value));
+        if node.meta.labels.value(deprecated) != Some(value) {
+            labels.insert(deprecated.to_owned(), json!(value));
         }
     }
     if !labels.is_empty() {
@@ -82,7 +85,7 @@ fn plan_labels(node: &Node, plan: &mut Plan) {
         plan.push(
             write
                 .ignoring_errors(&[ErrorReason::NotFound])
-                .because("labels have their old names beside the new"),
+                .because("its deprecated OS or architecture label differs from the stable one"),
         );
     }
 }
@@ -108,10 +111,11 @@ mod tests {
         RehearsalCluster::of(&a_loop).with::<Node>(node).reconcile(&a_loop, Key::cluster("n"))
     }
 
-    /// The keys of the taints that are left after what is decided about a node.
+    /// The taint keys after the decided patch.
     fn taints(spec: &Value, conditions: &Value) -> Option<Vec<String>> {
-        let told = check(node(spec, conditions, &json!({})));
-        let body = told.strip_prefix("patch nodes n because its conditions ask for other taints: ")?;
+        let transcript = check(node(spec, conditions, &json!({})));
+        let body = transcript
+            .strip_prefix("patch nodes n because its conditions require other NoSchedule taints: ")?;
         let body: Value = serde_json::from_str(body.trim_end()).unwrap();
         let key = |taint: &Value| taint["key"].as_str().unwrap().replace("node.kubernetes.io/", "");
         Some(
@@ -122,28 +126,28 @@ mod tests {
         )
     }
 
-    fn says(name: &str, status: &str) -> Value {
+    fn has_condition(name: &str, status: &str) -> Value {
         json!([{"type": name, "status": status}])
     }
 
     /// Proves NLC-8.
     #[test]
-    fn every_change_of_a_node_wakes_it() {
+    fn every_node_update_enqueues_the_node() {
         let a_loop = the_loop();
         assert_eq!((a_loop.queue, a_loop.workers), ("node_lifecycle_controller", 8));
-        let mut world = RehearsalCluster::of(&a_loop);
+        let mut cluster = RehearsalCluster::of(&a_loop);
         let plain = node(&json!({}), &json!([]), &json!({}));
-        assert_eq!(world.put::<Node>(&a_loop, plain.clone()), ["n"]);
+        assert_eq!(cluster.put::<Node>(&a_loop, plain.clone()), ["n"]);
         let mut newer = plain;
         newer["metadata"]["resourceVersion"] = json!("2");
-        assert_eq!(world.put::<Node>(&a_loop, newer), ["n"]);
-        assert!(world.take::<Node>(&a_loop, &Key::cluster("n")).is_empty());
-        assert_eq!(world.reconcile(&a_loop, Key::cluster("n")), "");
+        assert_eq!(cluster.put::<Node>(&a_loop, newer), ["n"]);
+        assert!(cluster.take::<Node>(&a_loop, &Key::cluster("n")).is_empty());
+        assert_eq!(cluster.reconcile(&a_loop, Key::cluster("n")), "");
     }
 
     /// Proves NLC-49, NLC-50, NLC-51.
     #[test]
-    fn conditions_ask_for_taints() {
+    fn conditions_require_taints() {
         for (name, status, key) in [
             ("Ready", "False", "not-ready"),
             ("Ready", "Unknown", "unreachable"),
@@ -152,12 +156,12 @@ mod tests {
             ("PIDPressure", "True", "pid-pressure"),
             ("NetworkUnavailable", "True", "network-unavailable"),
         ] {
-            assert_eq!(taints(&json!({}), &says(name, status)), Some(vec![key.to_owned()]));
+            assert_eq!(taints(&json!({}), &has_condition(name, status)), Some(vec![key.to_owned()]));
         }
         for (name, status) in
             [("Ready", "True"), ("MemoryPressure", "False"), ("DiskPressure", "Unknown"), ("Other", "True")]
         {
-            assert_eq!(taints(&json!({}), &says(name, status)), None);
+            assert_eq!(taints(&json!({}), &has_condition(name, status)), None);
         }
         assert_eq!(
             taints(&json!({"unschedulable": true}), &json!([])),
@@ -167,39 +171,39 @@ mod tests {
 
     /// Proves NLC-52, NLC-67, NLC-92.
     #[test]
-    fn what_is_missing_is_added_what_is_superfluous_goes_and_all_else_stays() {
+    fn missing_taints_are_added_obsolete_ones_removed_and_others_kept() {
         let taint =
             |key: &str, effect: &str| json!({"key": format!("node.kubernetes.io/{key}"), "effect": effect});
         let spec = json!({"taints": [
             taint("not-ready", "NoSchedule"), taint("not-ready", "NoExecute"), taint("other", "NoSchedule"),
             taint("memory-pressure", "PreferNoSchedule"),
         ]});
-        let told = check(node(&spec, &says("Ready", "Unknown"), &json!({})));
+        let transcript = check(node(&spec, &has_condition("Ready", "Unknown"), &json!({})));
         assert_eq!(
-            told,
-            "patch nodes n because its conditions ask for other taints: {\"metadata\":{\"resourceVersion\":\"1\"},\
+            transcript,
+            "patch nodes n because its conditions require other NoSchedule taints: {\"metadata\":{\"resourceVersion\":\"1\"},\
              \"spec\":{\"taints\":[{\"effect\":\"NoExecute\",\"key\":\"node.kubernetes.io/not-ready\"},\
              {\"effect\":\"NoSchedule\",\"key\":\"node.kubernetes.io/other\"},\
              {\"effect\":\"PreferNoSchedule\",\"key\":\"node.kubernetes.io/memory-pressure\"},\
              {\"effect\":\"NoSchedule\",\"key\":\"node.kubernetes.io/unreachable\",\
              \"timeAdded\":\"2027-01-15T08:00:00Z\"}]}}\n"
         );
-        assert_eq!(taints(&spec, &says("Ready", "False")), None);
+        assert_eq!(taints(&spec, &has_condition("Ready", "False")), None);
         assert_eq!(
-            taints(&json!({"taints": [taint("not-ready", "NoSchedule")]}), &says("Ready", "True")),
+            taints(&json!({"taints": [taint("not-ready", "NoSchedule")]}), &has_condition("Ready", "True")),
             Some(vec![])
         );
     }
 
     /// Proves NLC-53, NLC-68.
     #[test]
-    fn labels_have_their_old_names_beside_the_new() {
+    fn deprecated_labels_follow_the_stable_ones() {
         let labels = |labels: Value| check(node(&json!({}), &json!([]), &labels));
         let (os, old_os) = ("kubernetes.io/os", "beta.kubernetes.io/os");
         let (arch, old_arch) = ("kubernetes.io/arch", "beta.kubernetes.io/arch");
         assert_eq!(
             labels(json!({os: "linux", arch: "arm64", old_arch: "amd64"})),
-            "patch nodes n because labels have their old names beside the new: {\"metadata\":{\"labels\":\
+            "patch nodes n because its deprecated OS or architecture label differs from the stable one: {\"metadata\":{\"labels\":\
              {\"beta.kubernetes.io/arch\":\"arm64\",\"beta.kubernetes.io/os\":\"linux\"}}}\n"
         );
         assert_eq!(labels(json!({os: "linux", old_os: "linux"})), "");
@@ -209,24 +213,29 @@ mod tests {
 
     /// Proves NLC-54, NLC-65.
     #[test]
-    fn a_conflict_waits_for_the_next_change_and_other_failures_are_tried_again() {
-        let refused = |reason: ErrorReason| {
+    fn conflict_waits_for_the_next_watch_event_and_other_errors_are_retried() {
+        let reconcile_failing = |reason: ErrorReason| {
             let a_loop = the_loop();
-            let world = RehearsalCluster::of(&a_loop).with::<Node>(node(
+            let cluster = RehearsalCluster::of(&a_loop).with::<Node>(node(
                 &json!({"unschedulable": true}),
                 &json!([]),
                 &json!({"kubernetes.io/os": "linux"}),
             ));
             let failure = ApiError::transport(reason, "refused");
-            world.failing::<Node>("patch", &Key::cluster("n"), failure).reconcile(&a_loop, Key::cluster("n"))
+            cluster
+                .failing::<Node>("patch", &Key::cluster("n"), failure)
+                .reconcile(&a_loop, Key::cluster("n"))
         };
-        let told = refused(ErrorReason::Unavailable);
-        assert!(told.ends_with("retry: refused\n") && told.matches("patch nodes").count() == 2, "{told}");
-        let told = refused(ErrorReason::NotFound);
-        assert_eq!(told.matches("which is fine").count(), 2, "{told}");
-        let told = refused(ErrorReason::Conflict);
-        assert!(told.starts_with(
-            "patch nodes n because its conditions ask for other taints (refused, which is fine"
+        let transcript = reconcile_failing(ErrorReason::Unavailable);
+        assert!(
+            transcript.ends_with("retry: refused\n") && transcript.matches("patch nodes").count() == 2,
+            "{transcript}"
+        );
+        let transcript = reconcile_failing(ErrorReason::NotFound);
+        assert_eq!(transcript.matches("which is fine").count(), 2, "{transcript}");
+        let transcript = reconcile_failing(ErrorReason::Conflict);
+        assert!(transcript.starts_with(
+            "patch nodes n because its conditions require other NoSchedule taints (refused, which is fine"
         ));
     }
 }

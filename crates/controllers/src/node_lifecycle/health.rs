@@ -1,7 +1,7 @@
-//! When a node was last heard of, by this process's own clock.
+//! When the last heartbeat of a node was observed, on this process's own clock.
 //!
-//! Times that a node writes are never compared with ours, only with those it wrote before: whatever
-//! changes is a sign of life, now. So clocks that go wrong on nodes do no harm.
+//! Timestamps written by a node are never compared with the local clock, only with earlier ones of the same
+//! node: any change is a heartbeat received now. So clock skew of nodes does no harm.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use keleustes_objects::{
 use keleustes_plan::Now;
 use serde_json::{Value, json};
 
-/// How long a node may be silent.
+/// How long a node may go without heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GracePeriods {
-    /// Once it has posted a status.
+    /// After the kubelet posted a status (`--node-monitor-grace-period`).
     pub monitor: Duration,
-    /// Before that.
+    /// Before the first status (`--node-startup-grace-period`).
     pub startup: Duration,
 }
 
-/// What the `Ready` condition of a node says.
+/// The status of the `Ready` condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ready {
     True,
     False,
     Unknown,
-    /// Something that the API does not know.
+    /// A value outside the API.
     Other,
 }
 
-/// What the `Ready` condition of a node says, if it has one.
+/// The status of a node's `Ready` condition, if it has one.
 pub(super) fn ready(node: &Node) -> Option<Ready> {
     node.conditions.of_type("Ready").map(|ready| match ready.status.as_str() {
         TRUE => Ready::True,
@@ -40,35 +40,35 @@ pub(super) fn ready(node: &Node) -> Option<Ready> {
     })
 }
 
-/// When a node was last heard of, and what it had written then.
+/// When the last heartbeat of a node was observed, and the timestamps it had then. Parity: nodeHealthData.
 ///
-/// With the process this is lost. In the next one every node that has a status begins as if just heard of,
-/// so one that is silent has its full grace once more before anything is done about it.
+/// Lost on failover. The new leader treats every node with a status as if its heartbeat had just been
+/// received, so an unreachable node gets its full grace period once more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Health {
-    /// The life that this is about.
+    /// UID of the node.
     pub(super) uid: Uid,
-    heard: Heard,
-    /// The heartbeat of its `Ready` condition, if it has one.
+    probe_time: ProbeTime,
+    /// `lastHeartbeatTime` of the `Ready` condition, if it has one.
     ready: Option<Option<Time>>,
-    /// When its lease was renewed, if it has one.
+    /// `renewTime` of the Lease, if it exists.
     lease: Option<Option<MicroTime>>,
 }
 
-/// A moment on our monotonic clock, which may lie before the clock began.
+/// A moment relative to the monotonic clock; it may lie before the clock's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Heard {
+struct ProbeTime {
     at: Duration,
-    /// How long before that moment.
+    /// How long before `at`.
     earlier: Duration,
 }
 
-impl Heard {
+impl ProbeTime {
     fn now(now: Now) -> Self {
         Self { at: now.monotonic, earlier: Duration::ZERO }
     }
 
-    /// At a moment of wall time, or now if it is yet to come.
+    /// At a wall-clock time, or now if that is in the future.
     fn at(moment: Time, now: Now) -> Self {
         let seconds = u64::try_from(now.wall.seconds_since(moment)).unwrap_or(0);
         Self { at: now.monotonic, earlier: Duration::from_secs(seconds) }
@@ -80,54 +80,54 @@ impl Heard {
 }
 
 impl Health {
-    /// A node that is seen for the first time. One that never posted a status has been silent since it
-    /// was created; of any other nobody knows, so it counts as heard of.
-    fn first_seen(node: &Node, now: Now) -> Self {
-        let heard = match (heartbeat(node), node.meta.creation_timestamp) {
-            (None, Some(created_at)) => Heard::at(created_at, now),
-            _ => Heard::now(now),
+    /// A node observed for the first time. Without status, its grace period starts at its creation; otherwise
+    /// it counts as a heartbeat received now.
+    fn first_observed(node: &Node, now: Now) -> Self {
+        let probe_time = match (heartbeat(node), node.meta.creation_timestamp) {
+            (None, Some(created_at)) => ProbeTime::at(created_at, now),
+            _ => ProbeTime::now(now),
         };
-        Self { uid: node.meta.uid.clone(), heard, ready: heartbeat(node), lease: None }
+        Self { uid: node.meta.uid.clone(), probe_time, ready: heartbeat(node), lease: None }
     }
 
-    /// Looks at a node and its lease: whatever changed since `before` is a sign of life.
-    pub(super) fn observe(before: Option<&Self>, node: &Node, lease: Option<&Lease>, now: Now) -> Self {
-        let Some(before) = before.filter(|before| before.uid == node.meta.uid) else {
-            let mut first = Self::first_seen(node, now);
+    /// Compares a node and its Lease with `before`: any change is a heartbeat.
+    pub(super) fn observe(last: Option<&Self>, node: &Node, lease: Option<&Lease>, now: Now) -> Self {
+        let Some(last) = last.filter(|last| last.uid == node.meta.uid) else {
+            let mut first = Self::first_observed(node, now);
             if let Some(lease) = lease {
                 first.lease = Some(lease.renew_time);
-                first.heard = Heard::now(now);
+                first.probe_time = ProbeTime::now(now);
             }
             return first;
         };
-        let mut health = before.clone();
-        if before.ready != heartbeat(node) {
+        let mut health = last.clone();
+        if last.ready != heartbeat(node) {
             health.ready = heartbeat(node);
-            health.heard = Heard::now(now);
+            health.probe_time = ProbeTime::now(now);
         }
         if let Some(lease) = lease
-            && before.lease.is_none_or(|saved| is_newer(lease.renew_time, saved))
+            && last.lease.is_none_or(|saved| is_newer(lease.renew_time, saved))
         {
             health.lease = Some(lease.renew_time);
-            health.heard = Heard::now(now);
+            health.probe_time = ProbeTime::now(now);
         }
         health
     }
 
-    /// Whether it has been silent for longer than it may.
+    /// Whether the grace period has expired.
     pub(super) fn is_expired(&self, grace_periods: &GracePeriods, now: Now) -> bool {
         let grace = if self.ready.is_some() { grace_periods.monitor } else { grace_periods.startup };
-        self.heard.ago(now) > grace
+        self.probe_time.ago(now) > grace
     }
 
-    /// Takes note of a condition that we are about to write in its place: that is no sign of life.
-    pub(super) fn expect_mark(&mut self, node: &Node) {
+    /// Records a condition that this process is about to write, so that it does not count as a heartbeat.
+    pub(super) fn expect_unknown_condition(&mut self, node: &Node) {
         self.ready.get_or_insert(node.meta.creation_timestamp);
     }
 
-    /// Gives it a fresh grace.
+    /// Restarts the grace period.
     pub(super) fn reset_probe_timestamp(&mut self, now: Now) {
-        self.heard = Heard::now(now);
+        self.probe_time = ProbeTime::now(now);
     }
 }
 
@@ -135,21 +135,21 @@ fn heartbeat(node: &Node) -> Option<Option<Time>> {
     node.conditions.of_type("Ready").map(|ready| ready.last_heartbeat_time)
 }
 
-/// Whether a lease was renewed. Without a time it was not, and any time is later than none.
+/// Whether a Lease was renewed. A missing renewTime is older than any time.
 fn is_newer(renewed_at: Option<MicroTime>, saved: Option<MicroTime>) -> bool {
     renewed_at.is_some_and(|renewed_at| saved.is_none_or(|saved| saved < renewed_at))
 }
 
-/// The conditions that nobody can tell about a silent node.
-const SILENCED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+/// The conditions set to `Unknown` when a kubelet stops posting status.
+const KUBELET_CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// What is written about a silent node; nothing if it is known to be silent. The network of a node is
-/// not its kubelet's to tell, so what is said about that stays.
+/// The status patch for a node without heartbeat; `None` if `Ready` is already `Unknown`.
+/// `NetworkUnavailable` is not set by the kubelet, so it is left as it is.
 pub(super) fn unknown_status(node: &Node, now: Time) -> Option<Value> {
     if ready(node) == Some(Ready::Unknown) {
         return None;
     }
-    let conditions = SILENCED.iter().filter_map(|name| match node.conditions.of_type(name) {
+    let conditions = KUBELET_CONDITIONS.iter().filter_map(|name| match node.conditions.of_type(name) {
         None => Some(json!({
             "type": name,
             "status": UNKNOWN,
@@ -177,7 +177,7 @@ mod tests {
     const GRACES: GracePeriods =
         GracePeriods { monitor: Duration::from_secs(50), startup: Duration::from_secs(60) };
 
-    /// So many seconds after the clocks began; wall time is of no account but for the age of nodes.
+    /// This many seconds after the clocks started; the wall time matters only for the age of nodes.
     fn at(seconds: u64) -> Now {
         Now {
             wall: Time::from_unix_seconds(1_800_000_000).plus_seconds(i64::try_from(seconds).unwrap()),
@@ -190,7 +190,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": metadata, "status": {"conditions": conditions}})).unwrap()
     }
 
-    fn beating(heartbeat: &str) -> Node {
+    fn with_heartbeat(heartbeat: &str) -> Node {
         let time = format!("2026-01-01T00:00:{heartbeat}Z");
         node(&json!([{"type": "Ready", "status": "True", "lastHeartbeatTime": time}]))
     }
@@ -200,10 +200,10 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": {"renewTime": renewed_at}})).unwrap()
     }
 
-    /// When a node that is looked at in these states and seconds begins to count as silent.
-    fn silent_at(looks: &[(u64, &Node, Option<&Lease>)]) -> u64 {
+    /// The second at which the grace period of a node observed in these states expires.
+    fn expires_at(observations: &[(u64, &Node, Option<&Lease>)]) -> u64 {
         let mut health = None;
-        for (second, node, lease) in looks {
+        for (second, node, lease) in observations {
             health = Some(Health::observe(health.as_ref(), node, *lease, at(*second)));
         }
         let health = health.unwrap();
@@ -212,20 +212,23 @@ mod tests {
 
     /// Proves NLC-18, NLC-20, NLC-24, NLC-79, NLC-83.
     #[test]
-    fn a_node_with_a_status_is_as_good_as_heard_of_when_it_is_first_seen() {
-        // Its heartbeat is a year old, which says more about its clock than about its health.
-        assert_eq!(silent_at(&[(100, &beating("00"), None)]), 151);
-        assert_eq!(silent_at(&[(100, &beating("00"), None), (140, &beating("00"), None)]), 151);
+    fn first_observation_of_a_node_with_status_counts_as_heartbeat() {
+        // Its heartbeat is a year old, which indicates a wrong clock, not a dead node.
+        assert_eq!(expires_at(&[(100, &with_heartbeat("00"), None)]), 151);
+        assert_eq!(
+            expires_at(&[(100, &with_heartbeat("00"), None), (140, &with_heartbeat("00"), None)]),
+            151
+        );
     }
 
     /// Proves NLC-19.
     #[test]
-    fn one_that_never_posted_a_status_is_silent_since_it_was_created() {
+    fn grace_period_of_a_node_without_status_starts_at_creation() {
         // It was created at second 0.
-        assert_eq!(silent_at(&[(10, &node(&json!([])), None)]), 61);
+        assert_eq!(expires_at(&[(10, &node(&json!([])), None)]), 61);
         let other = node(&json!([{"type": "MemoryPressure", "status": "False"}]));
-        assert_eq!(silent_at(&[(10, &other, None)]), 61);
-        // A clock that began after that does not matter.
+        assert_eq!(expires_at(&[(10, &other, None)]), 61);
+        // It does not matter that the monotonic clock started later.
         let mut health =
             Health::observe(None, &node(&json!([])), None, Now { monotonic: Duration::ZERO, ..at(70) });
         assert!(health.is_expired(&GRACES, Now { monotonic: Duration::ZERO, ..at(70) }));
@@ -235,48 +238,75 @@ mod tests {
 
     /// Proves NLC-21.
     #[test]
-    fn a_ready_condition_that_comes_or_goes_is_a_sign_of_life() {
-        assert_eq!(silent_at(&[(10, &node(&json!([])), None), (40, &beating("00"), None)]), 91);
-        assert_eq!(silent_at(&[(10, &beating("00"), None), (40, &node(&json!([])), None)]), 101);
-        assert_eq!(silent_at(&[(10, &node(&json!([])), None), (40, &node(&json!([])), None)]), 61);
+    fn added_or_removed_ready_condition_is_a_heartbeat() {
+        assert_eq!(expires_at(&[(10, &node(&json!([])), None), (40, &with_heartbeat("00"), None)]), 91);
+        assert_eq!(expires_at(&[(10, &with_heartbeat("00"), None), (40, &node(&json!([])), None)]), 101);
+        assert_eq!(expires_at(&[(10, &node(&json!([])), None), (40, &node(&json!([])), None)]), 61);
     }
 
     /// Proves NLC-22, NLC-83.
     #[test]
-    fn any_other_heartbeat_is_a_sign_of_life_also_an_earlier_one() {
-        assert_eq!(silent_at(&[(10, &beating("30"), None), (40, &beating("31"), None)]), 91);
-        assert_eq!(silent_at(&[(10, &beating("30"), None), (40, &beating("29"), None)]), 91);
+    fn changed_heartbeat_time_is_a_heartbeat_even_if_earlier() {
+        assert_eq!(expires_at(&[(10, &with_heartbeat("30"), None), (40, &with_heartbeat("31"), None)]), 91);
+        assert_eq!(expires_at(&[(10, &with_heartbeat("30"), None), (40, &with_heartbeat("29"), None)]), 91);
         let unready =
             node(&json!([{"type": "Ready", "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:30Z"}]));
-        assert_eq!(silent_at(&[(10, &beating("30"), None), (40, &unready, None)]), 61, "a status is none");
+        assert_eq!(
+            expires_at(&[(10, &with_heartbeat("30"), None), (40, &unready, None)]),
+            61,
+            "a changed condition status is no heartbeat"
+        );
     }
 
     /// Proves NLC-23, NLC-83, NLC-84.
     #[test]
-    fn a_renewed_lease_is_a_sign_of_life_by_itself() {
+    fn renewed_lease_alone_is_a_heartbeat() {
         let (early, late) = (lease(Some("10")), lease(Some("20")));
-        let (never, beat) = (lease(None), beating("00"));
-        assert_eq!(silent_at(&[(10, &beat, None), (40, &beat, Some(&early))]), 91);
-        assert_eq!(silent_at(&[(10, &beat, Some(&early)), (40, &beat, Some(&late))]), 91);
-        assert_eq!(silent_at(&[(10, &beat, Some(&early)), (40, &beat, Some(&early))]), 61);
-        assert_eq!(silent_at(&[(10, &beat, Some(&late)), (40, &beat, Some(&early))]), 61, "only forward");
-        assert_eq!(silent_at(&[(10, &beat, Some(&early)), (40, &beat, None)]), 61);
-        assert_eq!(silent_at(&[(10, &node(&json!([])), Some(&early))]), 71, "also without any status");
-        assert_eq!(silent_at(&[(10, &beat, None), (40, &beat, Some(&never)), (45, &beat, Some(&never))]), 91);
+        let (never, node_with_heartbeat) = (lease(None), with_heartbeat("00"));
+        assert_eq!(
+            expires_at(&[(10, &node_with_heartbeat, None), (40, &node_with_heartbeat, Some(&early))]),
+            91
+        );
+        assert_eq!(
+            expires_at(&[(10, &node_with_heartbeat, Some(&early)), (40, &node_with_heartbeat, Some(&late))]),
+            91
+        );
+        assert_eq!(
+            expires_at(&[(10, &node_with_heartbeat, Some(&early)), (40, &node_with_heartbeat, Some(&early))]),
+            61
+        );
+        assert_eq!(
+            expires_at(&[(10, &node_with_heartbeat, Some(&late)), (40, &node_with_heartbeat, Some(&early))]),
+            61,
+            "only a later renewTime counts"
+        );
+        assert_eq!(
+            expires_at(&[(10, &node_with_heartbeat, Some(&early)), (40, &node_with_heartbeat, None)]),
+            61
+        );
+        assert_eq!(expires_at(&[(10, &node(&json!([])), Some(&early))]), 71, "also without a status");
+        assert_eq!(
+            expires_at(&[
+                (10, &node_with_heartbeat, None),
+                (40, &node_with_heartbeat, Some(&never)),
+                (45, &node_with_heartbeat, Some(&never))
+            ]),
+            91
+        );
     }
 
     #[test]
-    fn another_life_of_the_name_begins_anew() {
-        let mut other = beating("00");
+    fn node_recreated_with_another_uid_starts_a_new_grace_period() {
+        let mut other = with_heartbeat("00");
         other.meta.uid = "other".into();
-        assert_eq!(silent_at(&[(10, &beating("00"), None), (40, &other, None)]), 91);
+        assert_eq!(expires_at(&[(10, &with_heartbeat("00"), None), (40, &other, None)]), 91);
     }
 
     #[test]
-    fn what_we_write_ourselves_is_no_sign_of_life() {
-        let silent = node(&json!([]));
-        let mut health = Health::observe(None, &silent, None, at(61));
-        health.expect_mark(&silent);
+    fn condition_written_by_the_controller_is_no_heartbeat() {
+        let without_status = node(&json!([]));
+        let mut health = Health::observe(None, &without_status, None, at(61));
+        health.expect_unknown_condition(&without_status);
         let marked = node(&json!([
             {"type": "Ready", "status": "Unknown", "lastHeartbeatTime": "2027-01-15T08:00:00Z"}
         ]));
@@ -285,7 +315,7 @@ mod tests {
 
     /// Proves NLC-25, NLC-26, NLC-27.
     #[test]
-    fn the_conditions_of_a_silent_node_say_that_nobody_can_tell() {
+    fn conditions_of_a_node_without_heartbeat_become_unknown() {
         let now = Time::from_unix_seconds(1_800_000_100);
         let posted = node(&json!([
             {"type": "NetworkUnavailable", "status": "False"},
@@ -310,12 +340,15 @@ mod tests {
             unknown_status(&posted, now),
             Some(json!({"conditions": [stopped("Ready"), never("MemoryPressure"), stopped("PIDPressure")]}))
         );
-        assert_eq!(unknown_status(&node(&json!([])), now), Some(json!({"conditions": SILENCED.map(never)})));
+        assert_eq!(
+            unknown_status(&node(&json!([])), now),
+            Some(json!({"conditions": KUBELET_CONDITIONS.map(never)}))
+        );
     }
 
     /// Proves NLC-28.
     #[test]
-    fn a_node_that_is_known_to_be_silent_is_not_written_to() {
+    fn node_already_unknown_is_not_patched() {
         let known = node(&json!([{"type": "Ready", "status": "Unknown"}]));
         assert_eq!(unknown_status(&known, Time::from_unix_seconds(0)), None);
     }

@@ -1,21 +1,21 @@
-//! Notices nodes that are lost, says so in their status and by taints, and says of their pods that they
-//! are not ready; all of it no faster than is wise when many are lost at once.
+//! Marks nodes without heartbeat as `Unknown`, taints nodes that are not ready or unreachable, and marks
+//! their pods as not ready, at a rate that depends on how many nodes of a zone are affected.
 //!
-//! Three loops share what is known of the fleet. The monitor passes over all nodes and taints those that
-//! are lost at the pace of their zones; evicting pods is left to the taint eviction controller. Another
-//! loop keeps taints against scheduling and old labels in step with what each node says. The third says
-//! of pods that they are not ready.
+//! Three loops share the cluster state. The health monitor checks all nodes periodically and adds `NoExecute`
+//! taints at the eviction rate of each zone; the taint eviction controller deletes the pods. The second loop
+//! keeps `NoSchedule` taints and the deprecated beta labels in sync with a node's conditions and labels. The
+//! third marks pods as not ready.
 //!
 //! Parity: pkg/controller/nodelifecycle.
 
+mod cluster_state;
 mod conditions;
-mod fleet;
 mod health;
+mod mark_unknown;
 mod metrics;
 mod monitor;
 mod pods;
-mod silence;
-mod tainter;
+mod taint_queue;
 mod taints;
 mod zones;
 
@@ -27,19 +27,20 @@ use keleustes_plan::{Controller, Grant, InvolvedObject, Memory};
 pub use health::GracePeriods;
 pub use zones::EvictionRates;
 
-use fleet::Fleet;
+use cluster_state::ClusterState;
 
-/// What the controller needs to be told; see the flags of the same names.
+/// Options of the node lifecycle controller; see the flags of the same names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeLifecycleOptions {
-    /// The pause between the end of a pass and the next one.
+    /// Delay from the end of one health check of all nodes to the start of the next
+    /// (`--node-monitor-period`).
     pub monitor_period: Duration,
-    /// How long a node may be silent.
+    /// How long a node may go without heartbeat before it is marked `Unknown`.
     pub grace_periods: GracePeriods,
     /// How fast nodes are tainted.
     pub eviction_rates: EvictionRates,
-    /// Whether a silent node's lease is read afresh before anything is done: the gate
-    /// `NodeControllerLeaseCircuitBreaker`.
+    /// Whether the Lease of a node with an expired grace period is read live before the node is marked: the
+    /// feature gate `NodeControllerLeaseCircuitBreaker`.
     pub lease_circuit_breaker: bool,
 }
 
@@ -62,10 +63,10 @@ impl Default for NodeLifecycleOptions {
     }
 }
 
-/// The controller.
+/// Builds the controller.
 #[must_use]
-pub fn controller(settings: NodeLifecycleOptions) -> Controller {
-    let fleet: Memory<Fleet> = Memory::default();
+pub fn controller(options: NodeLifecycleOptions) -> Controller {
+    let cluster_state: Memory<ClusterState> = Memory::default();
     Controller::new("node-lifecycle-controller")
         .also_known_as(&["nodelifecycle"])
         .service_account("node-controller")
@@ -84,14 +85,15 @@ pub fn controller(settings: NodeLifecycleOptions) -> Controller {
             &metrics::UPDATE_NODE_HEALTH_DURATION,
             &metrics::UPDATE_ALL_NODES_HEALTH_DURATION,
         ])
-        // The pods' loop begins before the first pass, so that it can tell pods that were there from new ones.
-        .with_loop(pods::the_loop(fleet.clone()))
+        // The pods' loop starts before the first health check, so that it can distinguish existing pods from
+        // new ones.
+        .with_loop(pods::the_loop(cluster_state.clone()))
         .with_loop(conditions::the_loop())
-        .with_loop(monitor::the_loop(settings, fleet))
+        .with_loop(monitor::the_loop(options, cluster_state))
 }
 
-/// A node as events refer to it.
-fn about(name: &str, uid: &Uid) -> InvolvedObject {
+/// A node as the involved object of an event.
+fn node_reference(name: &str, uid: &Uid) -> InvolvedObject {
     InvolvedObject::named(&Node::RESOURCE, "", name, uid.clone(), ResourceVersion::default())
 }
 

@@ -1,5 +1,6 @@
-//! Passes over all nodes: who came and went, who is silent, which zones are in trouble, who is to be
-//! tainted; and between two passes the taints that had to wait for their turn.
+//! Checks the health of all nodes periodically: nodes added and removed, expired grace periods, zone states,
+//! taints; between two checks it adds the rate-limited taints that are due. Parity: monitorNodeHealth,
+//! doNoExecuteTaintingPass.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,36 +13,36 @@ use keleustes_plan::{
 };
 
 use super::NodeLifecycleOptions;
-use super::fleet::{Fleet, NodeSetChange};
+use super::cluster_state::{ClusterState, NodeSetChange};
 use super::health::{Ready, ready};
+use super::mark_unknown::{CheckedNode, HealthStatus, lease_of};
 use super::metrics::{
     EVICTIONS, UNHEALTHY_NODES, UPDATE_ALL_NODES_HEALTH_DURATION, UPDATE_NODE_HEALTH_DURATION, ZONE_HEALTH,
     ZONE_SIZE,
 };
-use super::silence::{Checked, Standing, lease_of};
-use super::taints::{self, Change, Goal};
-use super::zones::{Turn, ZoneNodeCounts, zone_of};
+use super::taints::{self, TaintChange, TaintGoal};
+use super::zones::{DisruptionChange, ZoneNodeCounts, zone_of};
 
-/// When a node without a word of its state is looked at again in its turn.
-const UNJUDGED_PAUSE: Duration = Duration::from_millis(50);
+/// Retry delay for a queued node without `Ready` condition.
+const NO_READY_CONDITION_DELAY: Duration = Duration::from_millis(50);
 
-/// Whatever the flags say, others get their turn between two looks.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// Lower bound of the requeue delay, whatever the flags say.
+const MIN_REQUEUE_DELAY: Duration = Duration::from_millis(1);
 
-/// Nodes with this label do not count for their zone.
-const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
+/// Nodes with this label do not count for their zone's state.
+const EXCLUDE_DISRUPTION_LABEL: &str = "node.kubernetes.io/exclude-disruption";
 
 /// The loop.
-pub(super) fn the_loop(settings: NodeLifecycleOptions, fleet: Memory<Fleet>) -> Loop {
-    Loop::reconciling("node_lifecycle_controller_health", Monitor { settings, fleet })
+pub(super) fn the_loop(options: NodeLifecycleOptions, cluster_state: Memory<ClusterState>) -> Loop {
+    Loop::reconciling("node_lifecycle_controller_health", Monitor { options, cluster_state })
         .reads::<Node>()
         .reads::<Lease>()
         .initial_item(Key::cluster("pass"))
 }
 
 pub(super) struct Monitor {
-    pub(super) settings: NodeLifecycleOptions,
-    pub(super) fleet: Memory<Fleet>,
+    pub(super) options: NodeLifecycleOptions,
+    pub(super) cluster_state: Memory<ClusterState>,
 }
 
 impl Reconciler for Monitor {
@@ -50,128 +51,157 @@ impl Reconciler for Monitor {
         cx: &'a mut Context<'_>,
         _: &'a Item,
     ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(async move { Ok(self.turn(cx).await) })
+        Box::pin(async move { Ok(self.reconcile_once(cx).await) })
     }
 }
 
 impl Monitor {
-    /// A pass, if one is due, else the taints whose turn it is. Never both: what a pass has written must be
-    /// cached before anybody is tainted on the word of the cache.
-    async fn turn(&self, cx: &mut Context<'_>) -> Requeue {
-        let began = monotonic(cx);
-        if began >= self.fleet.with(|fleet| fleet.next_pass) {
-            self.pass(cx).await;
+    /// Checks all nodes if that is due, otherwise adds the taints that are due. Never both in one reconcile:
+    /// the cache must contain the writes of a health check before a taint is decided from it.
+    async fn reconcile_once(&self, cx: &mut Context<'_>) -> Requeue {
+        let started = monotonic(cx);
+        if started >= self.cluster_state.with(|cluster_state| cluster_state.next_check) {
+            self.check_all_nodes(cx).await;
             let ended = monotonic(cx);
             cx.measure(
-                UPDATE_ALL_NODES_HEALTH_DURATION.measurement(&[], ended.saturating_sub(began).as_secs_f64()),
+                UPDATE_ALL_NODES_HEALTH_DURATION
+                    .measurement(&[], ended.saturating_sub(started).as_secs_f64()),
             );
-            self.fleet.with(|fleet| fleet.next_pass = ended + self.settings.monitor_period);
+            self.cluster_state
+                .with(|cluster_state| cluster_state.next_check = ended + self.options.monitor_period);
         } else {
-            self.taint_waiting(cx).await;
+            self.add_due_taints(cx).await;
         }
         let now = monotonic(cx);
-        let due = self
-            .fleet
-            .with(|fleet| fleet.zones.next_at(now).map_or(fleet.next_pass, |turn| turn.min(fleet.next_pass)));
-        Requeue::After(due.saturating_sub(now).max(SHORTEST_PAUSE))
+        let due = self.cluster_state.with(|cluster_state| {
+            cluster_state
+                .zones
+                .next_at(now)
+                .map_or(cluster_state.next_check, |at| at.min(cluster_state.next_check))
+        });
+        Requeue::After(due.saturating_sub(now).max(MIN_REQUEUE_DELAY))
     }
 
-    async fn pass(&self, cx: &mut Context<'_>) {
-        let mut pass = cx.gather(|view| self.look(view));
-        cx.apply(std::mem::take(&mut pass.plan)).await;
-        taints::settle(cx, pass.newcomers_to_clear(), "it was not known whether it is lost").await;
-        let looked = monotonic(cx);
-        if self.settings.lease_circuit_breaker {
-            self.verify(cx, &mut pass.checked).await;
+    async fn check_all_nodes(&self, cx: &mut Context<'_>) {
+        let mut result = cx.gather(|view| self.check_nodes(view));
+        cx.apply(std::mem::take(&mut result.plan)).await;
+        taints::apply_changes(
+            cx,
+            result.stale_taints(),
+            "the node is new to this process, so its NoExecute taint may be stale",
+        )
+        .await;
+        let checked_at = monotonic(cx);
+        if self.options.lease_circuit_breaker {
+            self.verify_leases(cx, &mut result.checked).await;
         }
-        let silent = pass.checked.iter().filter(|checked| checked.standing == Standing::Silent).count();
-        self.mark(cx, &mut pass.checked).await;
-        let marked = monotonic(cx);
-        for at in 0..pass.checked.len() {
-            let judged_at = if at < silent { marked } else { looked };
-            let took = judged_at.saturating_sub(pass.now.monotonic);
+        let expired =
+            result.checked.iter().filter(|checked| checked.health_status == HealthStatus::Expired).count();
+        self.mark_unknown(cx, &mut result.checked).await;
+        let marked_at = monotonic(cx);
+        for at in 0..result.checked.len() {
+            let finished_at = if at < expired { marked_at } else { checked_at };
+            let took = finished_at.saturating_sub(result.now.monotonic);
             cx.measure(UPDATE_NODE_HEALTH_DURATION.measurement(&[], took.as_secs_f64()));
         }
-        let (plan, changes) = self.judge_zones(&pass);
+        let (plan, changes) = self.handle_disruption(&result);
         cx.apply(plan).await;
-        taints::settle(cx, changes, "its state changed").await;
+        taints::apply_changes(cx, changes, "its Ready condition changed").await;
     }
 
-    /// Takes note of all nodes as they are cached.
-    fn look(&self, view: &View<'_>) -> Pass {
+    /// Checks all cached nodes and records nodes that were added or removed.
+    fn check_nodes(&self, view: &View<'_>) -> HealthCheck {
         let (nodes, now): (Vec<Arc<Node>>, Now) = (view.all::<Node>().cloned().collect(), view.now());
         let mut plan = Plan::none();
-        let (turnover, lease_cache_is_current) = self.fleet.with(|fleet| {
-            let turnover = fleet.update_node_set(&nodes);
+        let (node_set_change, lease_cache_is_current) = self.cluster_state.with(|cluster_state| {
+            let node_set_change = cluster_state.update_node_set(&nodes);
             for zone in nodes.iter().map(|node| zone_of(node)) {
-                if fleet.zones.meet(&zone, &self.settings.eviction_rates, now.monotonic) {
+                if cluster_state.zones.ensure_zone(&zone, &self.options.eviction_rates, now.monotonic) {
                     plan.measure(EVICTIONS.measurement(&[&zone], 0.0));
                 }
             }
-            (turnover, fleet.lease_cache_is_current(view.store::<Lease>().resource_version()))
+            (node_set_change, cluster_state.lease_cache_is_current(view.store::<Lease>().resource_version()))
         });
-        plan_news(&nodes, &turnover, &mut plan);
+        record_node_events(&nodes, &node_set_change, &mut plan);
         let check = |node: &Arc<Node>| {
             let lease = lease_of(view, &node.key().name);
-            Checked {
+            CheckedNode {
                 node: node.clone(),
                 version: node.meta.resource_version.clone(),
                 was_ready: ready(node) == Some(Ready::True),
-                standing: match lease_cache_is_current {
-                    true => self.standing(node, lease.as_deref(), now),
-                    false => Standing::Skipped,
+                health_status: match lease_cache_is_current {
+                    true => self.health_status(node, lease.as_deref(), now),
+                    false => HealthStatus::Skipped,
                 },
-                lease: lease.map(|lease| lease.meta.resource_version.clone()).unwrap_or_default(),
+                lease_version: lease.map(|lease| lease.meta.resource_version.clone()).unwrap_or_default(),
             }
         };
-        Pass { checked: nodes.iter().map(check).collect(), turnover, now, plan }
+        HealthCheck { checked: nodes.iter().map(check).collect(), node_set_change, now, plan }
     }
 
-    /// What follows for zones and for the taints of their nodes. If nobody could be judged, nothing does.
-    fn judge_zones(&self, pass: &Pass) -> (Plan, Vec<Change>) {
+    /// Updates the zone states and returns the taint changes. If the health of no node is known, nothing
+    /// changes. Parity: handleDisruption.
+    fn handle_disruption(&self, result: &HealthCheck) -> (Plan, Vec<TaintChange>) {
         let mut plan = Plan::none();
-        let is_blind = !pass.checked.is_empty() && pass.judged().next().is_none();
-        if is_blind {
+        let none_known = !result.checked.is_empty() && result.known().next().is_none();
+        if none_known {
             return (plan, Vec::new());
         }
-        let counted = pass.census();
-        let (turn, lost) = self
-            .fleet
-            .with(|fleet| fleet.zones.judge(&counted, &self.settings.eviction_rates, pass.now.monotonic));
-        let lost = lost.into_iter().map(|zone| (zone, ZoneNodeCounts::default()));
-        for (zone, census) in lost.chain(counted) {
-            plan_figures(&zone, census, &mut plan);
+        let counts_by_zone = result.zone_counts();
+        let (change, dropped_zones) = self.cluster_state.with(|cluster_state| {
+            cluster_state.zones.update_states(
+                &counts_by_zone,
+                &self.options.eviction_rates,
+                result.now.monotonic,
+            )
+        });
+        let dropped_zones = dropped_zones.into_iter().map(|zone| (zone, ZoneNodeCounts::default()));
+        for (zone, counts) in dropped_zones.chain(counts_by_zone) {
+            record_zone_metrics(&zone, counts, &mut plan);
         }
-        let changes = self.fleet.with(|fleet| match turn {
-            Turn::EnterFullDisruption => {
-                pass.checked.iter().for_each(|checked| fleet.zones.remove(&checked.node.key().name));
-                let all = pass.checked.iter().filter(|checked| taints::is_lost(&checked.node));
-                all.map(|checked| checked.change(Goal::Clear)).collect()
+        let changes = self.cluster_state.with(|cluster_state| match change {
+            DisruptionChange::EnterFullDisruption => {
+                result
+                    .checked
+                    .iter()
+                    .for_each(|checked| cluster_state.zones.remove(&checked.node.key().name));
+                let all = result.checked.iter().filter(|checked| taints::has_no_execute_taint(&checked.node));
+                all.map(|checked| checked.change(TaintGoal::Remove)).collect()
             }
-            Turn::LeaveFullDisruption | Turn::None => {
-                if turn == Turn::LeaveFullDisruption {
-                    fleet.reset_probe_timestamps(pass.now);
+            DisruptionChange::LeaveFullDisruption | DisruptionChange::None => {
+                if change == DisruptionChange::LeaveFullDisruption {
+                    cluster_state.reset_probe_timestamps(result.now);
                 }
-                let judged = pass.judged();
-                judged.filter_map(|(checked, ready)| pass.follow(fleet, checked, ready)).collect()
+                let known = result.known();
+                known
+                    .filter_map(|(checked, ready)| result.taint_change(cluster_state, checked, ready))
+                    .collect()
             }
         });
         (plan, changes)
     }
 
-    /// Taints those whose turn it is.
-    async fn taint_waiting(&self, cx: &mut Context<'_>) {
-        let changes: Vec<Change> = cx.gather(|view| {
-            self.fleet.with(|fleet| {
-                let turns = fleet.zones.turns(view.now().monotonic);
-                let changes = turns.iter().filter_map(|(zone, node)| its_turn(fleet, view, zone, node));
+    /// Adds the taints that are due. Parity: doNoExecuteTaintingPass.
+    async fn add_due_taints(&self, cx: &mut Context<'_>) {
+        let changes: Vec<TaintChange> = cx.gather(|view| {
+            self.cluster_state.with(|cluster_state| {
+                let due_nodes = cluster_state.zones.due_nodes(view.now().monotonic);
+                let changes = due_nodes
+                    .iter()
+                    .filter_map(|(zone, node)| taint_change_of(cluster_state, view, zone, node));
                 changes.collect()
             })
         });
         let zones: BTreeMap<Key, ArcStr> =
             changes.iter().map(|change| (change.node.key().clone(), zone_of(&change.node))).collect();
-        for key in taints::settle(cx, changes, "it is lost, and its zone lets it be said").await {
-            self.fleet.with(|fleet| fleet.zones.remove(&key.name));
+        for key in taints::apply_changes(
+            cx,
+            changes,
+            "it is not ready, and the eviction rate of its zone permits the taint",
+        )
+        .await
+        {
+            self.cluster_state.with(|cluster_state| cluster_state.zones.remove(&key.name));
             if let Some(zone) = zones.get(&key) {
                 cx.measure(EVICTIONS.increment(&[zone]));
             }
@@ -183,81 +213,92 @@ fn monotonic(cx: &Context<'_>) -> Duration {
     cx.gather(|view| view.now().monotonic)
 }
 
-/// What is to be done about a node whose turn it is, by what is cached of it now.
-fn its_turn(fleet: &mut Fleet, view: &View<'_>, zone: &ArcStr, name: &ArcStr) -> Option<Change> {
+/// The taint change for a node that is due, decided from its cached state.
+fn taint_change_of(
+    cluster_state: &mut ClusterState,
+    view: &View<'_>,
+    zone: &ArcStr,
+    name: &ArcStr,
+) -> Option<TaintChange> {
     let node = view.get::<Node>(&Key::cluster(&**name));
-    let is_unjudged = node.is_some_and(|node| ready(node).is_none());
-    if is_unjudged {
-        let again_at = view.now().monotonic + UNJUDGED_PAUSE;
-        fleet.zones.tainter(zone)?.wait_until(name, again_at);
+    let has_no_ready_condition = node.is_some_and(|node| ready(node).is_none());
+    if has_no_ready_condition {
+        let retry_at = view.now().monotonic + NO_READY_CONDITION_DELAY;
+        cluster_state.zones.taint_queue(zone)?.add_until(name, retry_at);
         return None;
     }
-    match node.and_then(|node| Some((node, taints::wanted(ready(node))?))) {
-        Some((node, key)) => Some(Change::of(node, Goal::Lost(key))),
+    match node.and_then(|node| Some((node, taints::wanted_taint(ready(node))?))) {
+        Some((node, key)) => Some(TaintChange::of(node, TaintGoal::Set(key))),
         None => {
-            fleet.zones.remove(name);
+            cluster_state.zones.remove(name);
             None
         }
     }
 }
 
-/// Everything that one pass learns.
-struct Pass {
-    checked: Vec<Checked>,
-    turnover: NodeSetChange,
+/// The result of one health check of all nodes.
+struct HealthCheck {
+    checked: Vec<CheckedNode>,
+    node_set_change: NodeSetChange,
     now: Now,
     plan: Plan,
 }
 
-impl Pass {
-    /// The nodes of which it is known how they fare.
-    fn judged(&self) -> impl Iterator<Item = (&Checked, Option<Ready>)> {
-        self.checked.iter().filter_map(|checked| match checked.standing {
-            Standing::Judged(ready) => Some((checked, ready)),
-            Standing::Silent | Standing::Skipped => None,
+impl HealthCheck {
+    /// The nodes whose health is known.
+    fn known(&self) -> impl Iterator<Item = (&CheckedNode, Option<Ready>)> {
+        self.checked.iter().filter_map(|checked| match checked.health_status {
+            HealthStatus::Known(ready) => Some((checked, ready)),
+            HealthStatus::Expired | HealthStatus::Skipped => None,
         })
     }
 
     fn is_new(&self, node: &Node) -> bool {
-        self.turnover.came.contains(&node.key().name)
+        self.node_set_change.added.contains(&node.key().name)
     }
 
-    /// Newcomers that are said to be lost. Whoever said so may be long gone, so it has to be found out anew.
-    fn newcomers_to_clear(&self) -> Vec<Change> {
-        let newcomers = self.checked.iter().filter(|checked| self.is_new(&checked.node));
-        newcomers
-            .filter(|checked| taints::is_lost(&checked.node))
-            .map(|checked| checked.change(Goal::Clear))
+    /// Removes `NoExecute` taints from nodes that this process sees for the first time: they may come from a
+    /// previous leader and be stale, so the health is determined again.
+    fn stale_taints(&self) -> Vec<TaintChange> {
+        let added = self.checked.iter().filter(|checked| self.is_new(&checked.node));
+        added
+            .filter(|checked| taints::has_no_execute_taint(&checked.node))
+            .map(|checked| checked.change(TaintGoal::Remove))
             .collect()
     }
 
-    fn census(&self) -> BTreeMap<ArcStr, ZoneNodeCounts> {
-        let mut counted: BTreeMap<ArcStr, ZoneNodeCounts> = BTreeMap::new();
-        for (checked, ready) in self.judged() {
-            if checked.node.meta.labels.value(EXCLUDED).is_none() {
-                counted.entry(zone_of(&checked.node)).or_default().count(ready == Some(Ready::True));
+    fn zone_counts(&self) -> BTreeMap<ArcStr, ZoneNodeCounts> {
+        let mut counts: BTreeMap<ArcStr, ZoneNodeCounts> = BTreeMap::new();
+        for (checked, ready) in self.known() {
+            if checked.node.meta.labels.value(EXCLUDE_DISRUPTION_LABEL).is_none() {
+                counts.entry(zone_of(&checked.node)).or_default().count(ready == Some(Ready::True));
             }
         }
-        counted
+        counts
     }
 
-    /// What the state of a node means for its taints. To say in another way that it is lost, or that it is
-    /// not, takes no turn; to say it for the first time does.
-    fn follow(&self, fleet: &mut Fleet, checked: &Checked, ready: Option<Ready>) -> Option<Change> {
+    /// The taint change that the health of a node requires. Switching between the two taints and removing
+    /// them is immediate; adding the first one is rate limited. Parity: processTaintBaseEviction.
+    fn taint_change(
+        &self,
+        cluster_state: &mut ClusterState,
+        checked: &CheckedNode,
+        ready: Option<Ready>,
+    ) -> Option<TaintChange> {
         let (node, is_new) = (&checked.node, self.is_new(&checked.node));
         let name = &node.key().name;
-        match (ready?, taints::wanted(ready)) {
+        match (ready?, taints::wanted_taint(ready)) {
             (Ready::True, _) => {
-                fleet.zones.remove(name);
-                (!is_new && taints::is_lost(node)).then(|| checked.change(Goal::Clear))
+                cluster_state.zones.remove(name);
+                (!is_new && taints::has_no_execute_taint(node)).then(|| checked.change(TaintGoal::Remove))
             }
             (_, None) => None,
             (_, Some(key)) if !is_new && taints::has_other_no_execute_taint(node, key) => {
-                Some(checked.change(Goal::Lost(key)))
+                Some(checked.change(TaintGoal::Set(key)))
             }
             (_, Some(key)) => {
                 if is_new || !node.has_taint(key, NO_EXECUTE) {
-                    fleet.zones.tainter(&zone_of(node))?.add(name, self.now.monotonic);
+                    cluster_state.zones.taint_queue(&zone_of(node))?.add(name, self.now.monotonic);
                 }
                 None
             }
@@ -265,28 +306,32 @@ impl Pass {
     }
 }
 
-impl Checked {
-    fn change(&self, goal: Goal) -> Change {
-        Change { node: self.node.clone(), version: self.version.clone(), goal }
+impl CheckedNode {
+    fn change(&self, goal: TaintGoal) -> TaintChange {
+        TaintChange { node: self.node.clone(), version: self.version.clone(), goal }
     }
 }
 
-/// Tells people who came and who went.
-fn plan_news(nodes: &[Arc<Node>], turnover: &NodeSetChange, plan: &mut Plan) {
-    for (name, uid) in &turnover.went {
+/// Records the events for added and removed nodes.
+fn record_node_events(nodes: &[Arc<Node>], node_set_change: &NodeSetChange, plan: &mut Plan) {
+    for (name, uid) in &node_set_change.removed {
         let message = format!("Node {name} event: Removing Node {name} from Controller");
-        plan.record(PlannedEvent::normal(super::about(name, uid), "RemovingNode", message));
+        plan.record(PlannedEvent::normal(super::node_reference(name, uid), "RemovingNode", message));
     }
-    for node in nodes.iter().filter(|node| turnover.came.contains(&node.key().name)) {
+    for node in nodes.iter().filter(|node| node_set_change.added.contains(&node.key().name)) {
         let name = &node.key().name;
         let message = format!("Node {name} event: Registered Node {name} in Controller");
-        plan.record(PlannedEvent::normal(super::about(name, &node.meta.uid), "RegisteredNode", message));
+        plan.record(PlannedEvent::normal(
+            super::node_reference(name, &node.meta.uid),
+            "RegisteredNode",
+            message,
+        ));
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no zone has 2^52 nodes")]
-fn plan_figures(zone: &ArcStr, census: ZoneNodeCounts, plan: &mut Plan) {
-    plan.measure(ZONE_SIZE.measurement(&[zone], census.size() as f64));
-    plan.measure(ZONE_HEALTH.measurement(&[zone], census.health()));
-    plan.measure(UNHEALTHY_NODES.measurement(&[zone], census.not_ready as f64));
+fn record_zone_metrics(zone: &ArcStr, counts: ZoneNodeCounts, plan: &mut Plan) {
+    plan.measure(ZONE_SIZE.measurement(&[zone], counts.size() as f64));
+    plan.measure(ZONE_HEALTH.measurement(&[zone], counts.health()));
+    plan.measure(UNHEALTHY_NODES.measurement(&[zone], counts.not_ready as f64));
 }

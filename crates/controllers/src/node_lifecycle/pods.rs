@@ -1,7 +1,8 @@
-//! Says of the pods on a lost node that they are not ready, since their kubelet cannot.
+//! Sets the `Ready` condition of pods on an unready node to `False`, because their kubelet cannot.
 //!
-//! It is said once: when the node is found to be lost, when this process first sees a node that is, and
-//! when a pod is bound to one that is not ready. A kubelet that thinks otherwise has the last word.
+//! The controller patches a pod once: when its node becomes `Unknown`, when this process first observes a
+//! node that is `Unknown`, and when the pod is bound to a node that is not ready. If the kubelet sets the
+//! condition back, it stays. Parity: markPodsNotReady.
 
 use std::sync::Arc;
 
@@ -13,41 +14,41 @@ use keleustes_plan::{
 };
 use serde_json::json;
 
-use super::fleet::Fleet;
+use super::cluster_state::ClusterState;
 use crate::pods_by_node::BY_NODE;
 
-/// The loop. Each of its workers says it of one pod.
-pub(super) fn the_loop(fleet: Memory<Fleet>) -> Loop {
+/// The loop. Each worker patches one pod at a time.
+pub(super) fn the_loop(cluster_state: Memory<ClusterState>) -> Loop {
     Loop::deciding("node_lifecycle_controller_pods", decide)
-        .enqueue_on::<Pod>(move |change, _, wakes| pod_changed(&fleet, change, wakes))
+        .enqueue_on::<Pod>(move |change, _, enqueue| pod_changed(&cluster_state, change, enqueue))
         .enqueue_on::<Node>(node_changed)
         .reads_index(BY_NODE)
         .workers(12)
 }
 
-/// Enqueue a pod that was bound to a node that is known. At the start none is, so that a new process does not
-/// meddle with the pods of nodes that say themselves that they are not ready.
-fn pod_changed(fleet: &Memory<Fleet>, change: &Change<Pod>, wakes: &mut Enqueue) {
+/// Enqueues a pod that was bound to a node which a health check has seen. At startup there is none, so a new
+/// leader leaves the pods of nodes alone whose own kubelet reports not ready.
+fn pod_changed(cluster_state: &Memory<ClusterState>, change: &Change<Pod>, enqueue: &mut Enqueue) {
     let Some(pod) = change.new().filter(|pod| !pod.node_name.is_empty()) else { return };
     let was_there = change.old().is_some_and(|before| before.node_name == pod.node_name);
-    if !was_there && fleet.with(|fleet| fleet.knows(&pod.node_name)) {
-        wakes.add(pod.key().clone());
+    if !was_there && cluster_state.with(|cluster_state| cluster_state.contains(&pod.node_name)) {
+        enqueue.add(pod.key().clone());
     }
 }
 
-/// Enqueue the pods of a node that was found to be lost.
-fn node_changed(change: &Change<Node>, view: &View<'_>, wakes: &mut Enqueue) {
+/// Enqueues the pods of a node that became `Unknown`.
+fn node_changed(change: &Change<Node>, view: &View<'_>, enqueue: &mut Enqueue) {
     let Some(node) = change.new() else { return };
-    let since = lost_since(node);
-    if since.is_some() && since != change.old().and_then(lost_since) {
+    let since = unknown_since(node);
+    if since.is_some() && since != change.old().and_then(unknown_since) {
         for pod in view.store::<Pod>().by_index(&BY_NODE, &node.key().name) {
-            wakes.add(pod.key().clone());
+            enqueue.add(pod.key().clone());
         }
     }
 }
 
-/// Since when a node is known to be silent, if it is.
-fn lost_since(node: &Arc<Node>) -> Option<Option<Time>> {
+/// Since when `Ready` is `Unknown`, if it is.
+fn unknown_since(node: &Arc<Node>) -> Option<Option<Time>> {
     let ready = node.conditions.of_type("Ready").filter(|ready| ready.status == UNKNOWN)?;
     Some(ready.last_transition_time)
 }
@@ -55,14 +56,16 @@ fn lost_since(node: &Arc<Node>) -> Option<Option<Time>> {
 fn decide(view: &View<'_>, item: &Item) -> Plan {
     let Some(pod) = view.get::<Pod>(item) else { return Plan::none() };
     let node = view.get::<Node>(&Key::cluster(&*pod.node_name));
-    let is_lost =
+    let node_is_unready =
         node.is_some_and(|node| node.conditions.of_type("Ready").is_some_and(|ready| !ready.is_true()));
-    let says_ready = matches!(pod.condition("Ready"), Some(ConditionStatus::True | ConditionStatus::Unknown));
-    if !is_lost || !says_ready {
+    let may_be_ready =
+        matches!(pod.condition("Ready"), Some(ConditionStatus::True | ConditionStatus::Unknown));
+    if !node_is_unready || !may_be_ready {
         return Plan::none();
     }
     let body = json!({
-        // As strict as replacing the whole status would be, which takes an object that is not kept whole.
+        // The same precondition as an update of the whole status, which needs the whole object, and the cache
+        // keeps only a projection.
         "metadata": {"resourceVersion": pod.meta.resource_version},
         "status": {"conditions": [{
             "type": "Ready", "status": "False", "lastTransitionTime": view.now().wall,
@@ -86,35 +89,35 @@ mod tests {
 
     use super::*;
 
-    struct Stage {
+    struct TestCluster {
         a_loop: Loop,
-        world: RehearsalCluster,
-        fleet: Memory<Fleet>,
+        rehearsal: RehearsalCluster,
+        cluster_state: Memory<ClusterState>,
         version: u32,
     }
 
-    fn stage() -> Stage {
-        let fleet: Memory<Fleet> = Memory::default();
-        let a_loop = the_loop(fleet.clone());
-        Stage { world: RehearsalCluster::of(&a_loop), a_loop, fleet, version: 0 }
+    fn test_cluster() -> TestCluster {
+        let cluster_state: Memory<ClusterState> = Memory::default();
+        let a_loop = the_loop(cluster_state.clone());
+        TestCluster { rehearsal: RehearsalCluster::of(&a_loop), a_loop, cluster_state, version: 0 }
     }
 
-    impl Stage {
+    impl TestCluster {
         fn put<T: keleustes_objects::Kind>(&mut self, mut json: Value) -> Vec<String> {
             self.version += 1;
             json["metadata"]["resourceVersion"] = json!(self.version.to_string());
-            self.world.put::<T>(&self.a_loop, json)
+            self.rehearsal.put::<T>(&self.a_loop, json)
         }
 
-        fn turn(&mut self) -> String {
-            self.world.reconcile(&self.a_loop, Key::namespaced("a", "x"))
+        fn reconcile(&mut self) -> String {
+            self.rehearsal.reconcile(&self.a_loop, Key::namespaced("a", "x"))
         }
 
-        /// Lets a pass have seen a node.
+        /// Records that a health check has seen a node.
         fn seen(&self, node: Value) {
             let now = Now { wall: Time::from_unix_seconds(0), monotonic: std::time::Duration::ZERO };
             let node: Node = serde_json::from_value(node).unwrap();
-            self.fleet.with(|fleet| drop(fleet.observe(&node, None, now).clone()));
+            self.cluster_state.with(|cluster_state| drop(cluster_state.observe(&node, None, now).clone()));
         }
     }
 
@@ -135,55 +138,58 @@ mod tests {
         })
     }
 
-    const MARKS: &str = "event Warning NodeNotReady: Node is not ready\n";
+    const EVENT: &str = "event Warning NodeNotReady: Node is not ready\n";
 
     /// Proves NLC-10, NLC-41.
     #[test]
-    fn a_pod_that_is_bound_to_a_known_node_wakes_itself() {
-        let mut stage = stage();
-        let a_loop = &stage.a_loop;
+    fn pod_bound_to_a_known_node_is_enqueued() {
+        let mut cluster = test_cluster();
+        let a_loop = &cluster.a_loop;
         assert_eq!((a_loop.queue, a_loop.max_retries), ("node_lifecycle_controller_pods", None));
         assert_eq!(a_loop.rate_limiter, keleustes_plan::RateLimiter::DEFAULT);
-        assert!(stage.put::<Pod>(pod("x", "n", "True")).is_empty(), "no pass has seen the node yet");
-        stage.seen(node("True", "00"));
-        assert_eq!(stage.put::<Pod>(pod("y", "n", "True")), ["a/y"]);
-        assert!(stage.put::<Pod>(pod("y", "n", "False")).is_empty(), "it was there before");
-        assert!(stage.put::<Pod>(pod("z", "", "")).is_empty());
-        assert_eq!(stage.put::<Pod>(pod("z", "n", "")), ["a/z"]);
-        assert!(stage.world.take::<Pod>(&stage.a_loop, &Key::namespaced("a", "z")).is_empty());
+        assert!(
+            cluster.put::<Pod>(pod("x", "n", "True")).is_empty(),
+            "no health check has seen the node yet"
+        );
+        cluster.seen(node("True", "00"));
+        assert_eq!(cluster.put::<Pod>(pod("y", "n", "True")), ["a/y"]);
+        assert!(cluster.put::<Pod>(pod("y", "n", "False")).is_empty(), "it was bound to the node before");
+        assert!(cluster.put::<Pod>(pod("z", "", "")).is_empty());
+        assert_eq!(cluster.put::<Pod>(pod("z", "n", "")), ["a/z"]);
+        assert!(cluster.rehearsal.take::<Pod>(&cluster.a_loop, &Key::namespaced("a", "z")).is_empty());
     }
 
     /// Proves NLC-11, NLC-34, NLC-35, NLC-39.
     #[test]
-    fn a_node_that_is_found_to_be_lost_wakes_its_pods_once() {
-        let mut stage = stage();
-        stage.put::<Pod>(pod("x", "n", "True"));
-        stage.put::<Pod>(pod("y", "n", "True"));
-        stage.put::<Pod>(pod("z", "m", "True"));
-        assert!(stage.put::<Node>(node("True", "00")).is_empty());
-        assert!(stage.put::<Node>(node("False", "01")).is_empty(), "that it said itself");
-        assert_eq!(stage.put::<Node>(node("Unknown", "02")), ["a/x", "a/y"]);
-        assert!(stage.put::<Node>(node("Unknown", "02")).is_empty());
-        assert_eq!(stage.put::<Node>(node("Unknown", "03")), ["a/x", "a/y"], "it was back in between");
-        assert!(stage.put::<Node>(node("True", "04")).is_empty());
-        // A process that finds it so does not know whether its predecessor came to it.
-        stage.world.take::<Node>(&stage.a_loop, &Key::cluster("n"));
-        assert_eq!(stage.put::<Node>(node("Unknown", "03")), ["a/x", "a/y"]);
+    fn node_that_becomes_unknown_enqueues_its_pods_once() {
+        let mut cluster = test_cluster();
+        cluster.put::<Pod>(pod("x", "n", "True"));
+        cluster.put::<Pod>(pod("y", "n", "True"));
+        cluster.put::<Pod>(pod("z", "m", "True"));
+        assert!(cluster.put::<Node>(node("True", "00")).is_empty());
+        assert!(cluster.put::<Node>(node("False", "01")).is_empty(), "its kubelet reported that");
+        assert_eq!(cluster.put::<Node>(node("Unknown", "02")), ["a/x", "a/y"]);
+        assert!(cluster.put::<Node>(node("Unknown", "02")).is_empty());
+        assert_eq!(cluster.put::<Node>(node("Unknown", "03")), ["a/x", "a/y"], "it was ready in between");
+        assert!(cluster.put::<Node>(node("True", "04")).is_empty());
+        // A new leader does not know whether its predecessor patched the pods.
+        cluster.rehearsal.take::<Node>(&cluster.a_loop, &Key::cluster("n"));
+        assert_eq!(cluster.put::<Node>(node("Unknown", "03")), ["a/x", "a/y"]);
     }
 
     /// Proves NLC-36, NLC-69, NLC-73, NLC-95.
     #[test]
-    fn a_ready_pod_on_a_lost_node_is_said_not_to_be() {
+    fn ready_pod_on_an_unready_node_is_marked_not_ready() {
         for ready in ["True", "Unknown"] {
-            let mut stage = stage();
-            stage.put::<Pod>(pod("x", "n", ready));
-            stage.put::<Node>(node("Unknown", "00"));
+            let mut cluster = test_cluster();
+            cluster.put::<Pod>(pod("x", "n", ready));
+            cluster.put::<Node>(node("Unknown", "00"));
             assert_eq!(
-                stage.turn(),
+                cluster.reconcile(),
                 format!(
                     "patch pods/status a/x because its node is not ready: {{\"metadata\":{{\"resourceVersion\":\"1\"}},\
                      \"status\":{{\"conditions\":[{{\"lastTransitionTime\":\"2027-01-15T08:00:00Z\",\
-                     \"status\":\"False\",\"type\":\"Ready\"}}]}}}}\n{MARKS}"
+                     \"status\":\"False\",\"type\":\"Ready\"}}]}}}}\n{EVENT}"
                 )
             );
         }
@@ -191,46 +197,47 @@ mod tests {
 
     /// Proves NLC-37, NLC-41.
     #[test]
-    fn all_others_are_left_alone() {
-        let told = |pod: Value, node: Option<Value>| {
-            let mut stage = stage();
-            stage.put::<Pod>(pod);
+    fn other_pods_are_not_patched() {
+        let reconciled = |pod: Value, node: Option<Value>| {
+            let mut cluster = test_cluster();
+            cluster.put::<Pod>(pod);
             if let Some(node) = node {
-                stage.put::<Node>(node);
+                cluster.put::<Node>(node);
             }
-            stage.turn()
+            cluster.reconcile()
         };
-        assert_eq!(told(pod("x", "n", "False"), Some(node("Unknown", "00"))), "");
-        let mut silent = pod("x", "n", "True");
-        silent["status"]["conditions"] = json!([]);
-        assert_eq!(told(silent, Some(node("Unknown", "00"))), "");
-        assert_eq!(told(pod("x", "n", "True"), Some(node("True", "00"))), "");
-        assert_eq!(told(pod("x", "n", "True"), None), "");
-        assert_eq!(told(pod("x", "", "True"), None), "");
-        let mut unjudged = node("True", "00");
-        unjudged["status"] = json!({});
-        assert_eq!(told(pod("x", "n", "True"), Some(unjudged)), "");
-        assert!(told(pod("x", "n", "True"), Some(node("False", "00"))).ends_with(MARKS));
-        assert_eq!(told(pod("y", "n", "True"), Some(node("False", "00"))), "", "there is no such pod");
+        assert_eq!(reconciled(pod("x", "n", "False"), Some(node("Unknown", "00"))), "");
+        let mut without_conditions = pod("x", "n", "True");
+        without_conditions["status"]["conditions"] = json!([]);
+        assert_eq!(reconciled(without_conditions, Some(node("Unknown", "00"))), "");
+        assert_eq!(reconciled(pod("x", "n", "True"), Some(node("True", "00"))), "");
+        assert_eq!(reconciled(pod("x", "n", "True"), None), "");
+        assert_eq!(reconciled(pod("x", "", "True"), None), "");
+        let mut without_ready = node("True", "00");
+        without_ready["status"] = json!({});
+        assert_eq!(reconciled(pod("x", "n", "True"), Some(without_ready)), "");
+        assert!(reconciled(pod("x", "n", "True"), Some(node("False", "00"))).ends_with(EVENT));
+        assert_eq!(reconciled(pod("y", "n", "True"), Some(node("False", "00"))), "", "no such pod");
     }
 
     /// Proves NLC-38, NLC-39.
     #[test]
-    fn a_failure_is_tried_again_while_the_node_is_lost() {
-        let refused = |reason: ErrorReason| {
-            let mut stage = stage();
-            stage.put::<Pod>(pod("x", "n", "True"));
-            stage.put::<Node>(node("Unknown", "00"));
+    fn failed_patch_is_retried_while_the_node_is_unready() {
+        let reconcile_failing = |reason: ErrorReason| {
+            let mut cluster = test_cluster();
+            cluster.put::<Pod>(pod("x", "n", "True"));
+            cluster.put::<Node>(node("Unknown", "00"));
             let failure = ApiError::transport(reason, "refused");
-            stage.world = stage.world.failing::<Pod>("patch", &Key::namespaced("a", "x"), failure);
-            let told = stage.turn();
-            stage.put::<Node>(node("True", "10"));
-            assert_eq!(stage.turn(), "", "it is back, so nothing is left to be said");
-            told
+            cluster.rehearsal =
+                cluster.rehearsal.failing::<Pod>("patch", &Key::namespaced("a", "x"), failure);
+            let transcript = cluster.reconcile();
+            cluster.put::<Node>(node("True", "10"));
+            assert_eq!(cluster.reconcile(), "", "the node is ready again");
+            transcript
         };
         for reason in [ErrorReason::Conflict, ErrorReason::Unavailable] {
-            assert!(refused(reason).ends_with(&format!("{MARKS}retry: refused\n")));
+            assert!(reconcile_failing(reason).ends_with(&format!("{EVENT}retry: refused\n")));
         }
-        assert!(!refused(ErrorReason::NotFound).contains("event"));
+        assert!(!reconcile_failing(ErrorReason::NotFound).contains("event"));
     }
 }

@@ -1,7 +1,7 @@
-//! Changes to the taints of nodes, made so that nobody else's change is lost.
+//! Changes the taints of nodes without losing concurrent changes.
 //!
-//! A node's taints are one list that several write to. So each patch names the state it was made from,
-//! and if the node has moved on, it is read afresh and the change is made again, if it still makes sense.
+//! A node's taints are one list with several writers. So each patch carries the resourceVersion it is based
+//! on; on a conflict the node is read live, and the change is applied again if it still makes sense.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use super::health::{Ready, ready};
 
-/// How often a change is made again because the node has moved on.
-const TRIES: usize = 5;
+/// Attempts to apply a change, with a live read after each conflict.
+const PATCH_ATTEMPTS: usize = 5;
 
-/// The `NoExecute` taints that say that a node is lost.
-const LOST: [&str; 2] = [NOT_READY, UNREACHABLE];
+/// The `NoExecute` taints for unhealthy nodes.
+const NO_EXECUTE_TAINTS: [&str; 2] = [NOT_READY, UNREACHABLE];
 
-/// The `NoExecute` taint that the state of a node asks for.
-pub(super) fn wanted(ready: Option<Ready>) -> Option<&'static str> {
+/// The `NoExecute` taint that the `Ready` condition requires.
+pub(super) fn wanted_taint(ready: Option<Ready>) -> Option<&'static str> {
     match ready? {
         Ready::False => Some(NOT_READY),
         Ready::Unknown => Some(UNREACHABLE),
@@ -29,87 +29,90 @@ pub(super) fn wanted(ready: Option<Ready>) -> Option<&'static str> {
     }
 }
 
-/// Whether a node is said to be lost in another way than this one.
+/// Whether a node has the other one of the two `NoExecute` taints.
 pub(super) fn has_other_no_execute_taint(node: &Node, key: &str) -> bool {
-    LOST.iter().any(|lost| *lost != key && node.has_taint(lost, NO_EXECUTE))
+    NO_EXECUTE_TAINTS
+        .iter()
+        .any(|no_execute_taint| *no_execute_taint != key && node.has_taint(no_execute_taint, NO_EXECUTE))
 }
 
-/// Whether a node is said to be lost.
-pub(super) fn is_lost(node: &Node) -> bool {
-    LOST.iter().any(|lost| node.has_taint(lost, NO_EXECUTE))
+/// Whether a node has one of the two `NoExecute` taints.
+pub(super) fn has_no_execute_taint(node: &Node) -> bool {
+    NO_EXECUTE_TAINTS.iter().any(|no_execute_taint| node.has_taint(no_execute_taint, NO_EXECUTE))
 }
 
-/// What the `NoExecute` taints of a node are to become.
+/// The wanted `NoExecute` taints of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Goal {
-    /// Neither of the two that say that it is lost.
-    Clear,
-    /// This one of the two, and not the other.
-    Lost(&'static str),
+pub(super) enum TaintGoal {
+    /// Neither of the two.
+    Remove,
+    /// This one, and not the other.
+    Set(&'static str),
 }
 
-/// A node whose taints are to change.
+/// A change to the taints of one node.
 #[derive(Clone, Debug)]
-pub(super) struct Change {
+pub(super) struct TaintChange {
     pub(super) node: Arc<Node>,
-    /// The state that the change is made from: the node's own, or the one that we have led it to since.
+    /// The resourceVersion that the change is based on: that of the cached node, or of this process's last
+    /// write.
     pub(super) version: ResourceVersion,
-    pub(super) goal: Goal,
+    pub(super) goal: TaintGoal,
 }
 
-impl Change {
-    pub(super) fn of(node: &Arc<Node>, goal: Goal) -> Self {
+impl TaintChange {
+    pub(super) fn of(node: &Arc<Node>, goal: TaintGoal) -> Self {
         Self { node: node.clone(), version: node.meta.resource_version.clone(), goal }
     }
 
-    /// The taints that the node is to have, if that is a change.
+    /// The new list of taints; `None` if nothing changes.
     fn taints(&self, now: Time) -> Option<Vec<Taint>> {
-        let wanted = match self.goal {
-            Goal::Clear => None,
-            Goal::Lost(key) => Some(key),
+        let wanted_key = match self.goal {
+            TaintGoal::Remove => None,
+            TaintGoal::Set(key) => Some(key),
         };
         let has = |key: &&str| self.node.has_taint(key, NO_EXECUTE);
-        let missing: Vec<&str> = wanted.into_iter().filter(|key| !has(key)).collect();
-        let superfluous: Vec<&str> =
-            LOST.into_iter().filter(|key| Some(*key) != wanted && has(key)).collect();
-        if missing.is_empty() && superfluous.is_empty() {
+        let missing: Vec<&str> = wanted_key.into_iter().filter(|key| !has(key)).collect();
+        let obsolete: Vec<&str> =
+            NO_EXECUTE_TAINTS.into_iter().filter(|key| Some(*key) != wanted_key && has(key)).collect();
+        if missing.is_empty() && obsolete.is_empty() {
             return None;
         }
-        Some(changed(&self.node.taints, NO_EXECUTE, &missing, &superfluous, now))
+        Some(updated_taints(&self.node.taints, NO_EXECUTE, &missing, &obsolete, now))
     }
 
-    /// The same change to the node as it is now, if it still makes sense: a node that has come back
-    /// meanwhile must not lose its pods.
-    fn again(self, live: Node) -> Option<Self> {
-        let still_lost = |key| wanted(ready(&live)) == Some(key);
+    /// The same change on the live node, if it still makes sense: a node that has become ready must not lose
+    /// its pods.
+    fn rebased(self, live: Node) -> Option<Self> {
+        let still_required = |key| wanted_taint(ready(&live)) == Some(key);
         let makes_sense = live.meta.uid == self.node.meta.uid
             && match self.goal {
-                Goal::Clear => true,
-                Goal::Lost(key) => still_lost(key),
+                TaintGoal::Remove => true,
+                TaintGoal::Set(key) => still_required(key),
             };
         makes_sense.then(|| Self::of(&Arc::new(live), self.goal))
     }
 }
 
-/// Taints with some added, at this time, and some taken away. What tells taints apart is key and effect.
-pub(super) fn changed(
+/// The taints with some added at `now` and some removed. A taint is identified by key and effect.
+pub(super) fn updated_taints(
     taints: &[Taint],
     effect: &str,
     add: &[&str],
     remove: &[&str],
     now: Time,
 ) -> Vec<Taint> {
-    let stays = |taint: &&Taint| !add.iter().chain(remove).any(|key| taint.is(key, effect));
+    let is_kept = |taint: &&Taint| !add.iter().chain(remove).any(|key| taint.is(key, effect));
     let added = add.iter().map(|key| Taint {
         key: InternedStr::from(*key),
         value: InternedStr::default(),
         effect: InternedStr::from(effect),
         time_added: Some(now),
     });
-    taints.iter().filter(stays).cloned().chain(added).collect()
+    taints.iter().filter(is_kept).cloned().chain(added).collect()
 }
 
-/// Patches the taints of a node in this state and no other.
+/// Patches the taints of a node with a resourceVersion precondition.
 pub(super) fn patch(
     node: &Node,
     version: &ResourceVersion,
@@ -121,15 +124,19 @@ pub(super) fn patch(
     Write::patch(node, PatchKind::Strategic, body).because(because)
 }
 
-/// Makes changes, all at once, and tells the names of the nodes that are as they should be now.
-pub(super) async fn settle(cx: &mut Context<'_>, changes: Vec<Change>, because: &'static str) -> Vec<Key> {
-    let (mut settled, mut left) = (Vec::new(), changes);
-    for _ in 0..TRIES {
+/// Applies changes in parallel and returns the keys of the nodes that have the wanted taints now.
+pub(super) async fn apply_changes(
+    cx: &mut Context<'_>,
+    changes: Vec<TaintChange>,
+    because: &'static str,
+) -> Vec<Key> {
+    let (mut applied, mut remaining) = (Vec::new(), changes);
+    for _ in 0..PATCH_ATTEMPTS {
         let now = cx.gather(|view| view.now().wall);
         let (mut plan, mut writes, mut sent) = (Plan::none(), Vec::new(), Vec::new());
-        for change in left {
+        for change in remaining {
             match change.taints(now) {
-                None => settled.push(change.node.key().clone()),
+                None => applied.push(change.node.key().clone()),
                 Some(taints) => {
                     let write = patch(&change.node, &change.version, &taints, because);
                     writes.push(write.on_failure(OnFailure::LogOnly));
@@ -141,20 +148,22 @@ pub(super) async fn settle(cx: &mut Context<'_>, changes: Vec<Change>, because: 
             break;
         }
         plan.push_parallel(writes);
-        let mut moved_on = Vec::new();
+        let mut conflicting = Vec::new();
         for (change, outcome) in sent.into_iter().zip(cx.apply(plan).await.outcomes) {
             match outcome {
-                Outcome::Done { .. } => settled.push(change.node.key().clone()),
-                Outcome::Failed(failure) if failure.reason == ErrorReason::Conflict => moved_on.push(change),
+                Outcome::Done { .. } => applied.push(change.node.key().clone()),
+                Outcome::Failed(failure) if failure.reason == ErrorReason::Conflict => {
+                    conflicting.push(change);
+                }
                 _ => {}
             }
         }
-        let keys: Vec<Key> = moved_on.iter().map(|change| change.node.key().clone()).collect();
+        let keys: Vec<Key> = conflicting.iter().map(|change| change.node.key().clone()).collect();
         let answers = cx.fetch_all::<Node>(&keys).await;
-        let afresh = moved_on.into_iter().zip(answers);
-        left = afresh.filter_map(|(change, live)| change.again(live.ok()??)).collect();
+        let live_nodes = conflicting.into_iter().zip(answers);
+        remaining = live_nodes.filter_map(|(change, live)| change.rebased(live.ok()??)).collect();
     }
-    settled
+    applied
 }
 
 #[cfg(test)]
@@ -166,44 +175,51 @@ mod tests {
         Arc::new(serde_json::from_value(json).unwrap())
     }
 
-    fn lost(key: &str) -> Value {
+    fn no_execute_taint(key: &str) -> Value {
         json!({"key": key, "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"})
     }
 
-    fn reached(taints: &Value, goal: Goal) -> Option<Value> {
-        let change = Change::of(&node(taints), goal);
+    fn result(taints: &Value, goal: TaintGoal) -> Option<Value> {
+        let change = TaintChange::of(&node(taints), goal);
         change.taints(Time::from_unix_seconds(1_800_000_000)).map(|taints| json!(taints))
     }
 
     /// Proves NLC-42.
     #[test]
-    fn the_state_of_a_node_asks_for_one_taint_or_none() {
-        assert_eq!(wanted(Some(Ready::False)), Some(NOT_READY));
-        assert_eq!(wanted(Some(Ready::Unknown)), Some(UNREACHABLE));
+    fn ready_condition_requires_one_taint_or_none() {
+        assert_eq!(wanted_taint(Some(Ready::False)), Some(NOT_READY));
+        assert_eq!(wanted_taint(Some(Ready::Unknown)), Some(UNREACHABLE));
         for none in [Some(Ready::True), Some(Ready::Other), None] {
-            assert_eq!(wanted(none), None);
+            assert_eq!(wanted_taint(none), None);
         }
     }
 
     /// Proves NLC-66, NLC-67, NLC-92.
     #[test]
-    fn one_patch_adds_and_takes_away_and_leaves_others_alone() {
+    fn one_patch_adds_and_removes_taints_and_keeps_others() {
         let other = json!({"key": "gpu", "value": "yes", "effect": "NoExecute"});
         let no_schedule = json!({"key": NOT_READY, "effect": "NoSchedule"});
         let now = json!({"key": UNREACHABLE, "effect": "NoExecute", "timeAdded": "2027-01-15T08:00:00Z"});
         assert_eq!(
-            reached(&json!([other, lost(NOT_READY), no_schedule]), Goal::Lost(UNREACHABLE)),
+            result(&json!([other, no_execute_taint(NOT_READY), no_schedule]), TaintGoal::Set(UNREACHABLE)),
             Some(json!([other, no_schedule, now]))
         );
-        assert_eq!(reached(&json!([lost(UNREACHABLE)]), Goal::Lost(UNREACHABLE)), None, "its time stays");
         assert_eq!(
-            reached(&json!([lost(UNREACHABLE), lost(NOT_READY)]), Goal::Lost(UNREACHABLE)),
-            Some(json!([lost(UNREACHABLE)]))
+            result(&json!([no_execute_taint(UNREACHABLE)]), TaintGoal::Set(UNREACHABLE)),
+            None,
+            "timeAdded is kept"
+        );
+        assert_eq!(
+            result(
+                &json!([no_execute_taint(UNREACHABLE), no_execute_taint(NOT_READY)]),
+                TaintGoal::Set(UNREACHABLE)
+            ),
+            Some(json!([no_execute_taint(UNREACHABLE)]))
         );
         let by_a_user = json!({"key": NOT_READY, "value": "mine", "effect": "NoExecute"});
-        assert_eq!(reached(&json!([by_a_user, other]), Goal::Clear), Some(json!([other])));
-        assert_eq!(reached(&json!([other]), Goal::Clear), None);
-        let twice = changed(
+        assert_eq!(result(&json!([by_a_user, other]), TaintGoal::Remove), Some(json!([other])));
+        assert_eq!(result(&json!([other]), TaintGoal::Remove), None);
+        let twice = updated_taints(
             &node(&json!([by_a_user])).taints,
             NO_EXECUTE,
             &[NOT_READY],
@@ -218,8 +234,8 @@ mod tests {
 
     /// Proves NLC-64, INF-120.
     #[test]
-    fn a_patch_names_the_life_and_the_state_it_was_made_from() {
-        let node = node(&json!([lost(NOT_READY)]));
+    fn patch_has_uid_and_resource_version_preconditions() {
+        let node = node(&json!([no_execute_taint(NOT_READY)]));
         let write = patch(&node, &node.meta.resource_version, &[], "test");
         assert_eq!(
             (write.verb(), write.subresource(), write.target.uid.to_string()),

@@ -1,4 +1,4 @@
-//! Whole passes over small fleets, told step by step.
+//! Complete health checks of small clusters, step by step.
 
 use keleustes_objects::{ApiError, ErrorReason, Key, Lease};
 use keleustes_plan::Loop;
@@ -9,102 +9,101 @@ use super::*;
 
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// A fleet that is passed over. Whatever is not shown again stays as it was.
-struct Stage {
+/// A cluster under test. An object that is not put again stays as it was.
+struct TestCluster {
     a_loop: Loop,
-    world: RehearsalCluster,
+    rehearsal: RehearsalCluster,
     version: u32,
-    settings: NodeLifecycleOptions,
+    options: NodeLifecycleOptions,
 }
 
-fn stage() -> Stage {
-    stage_with(NodeLifecycleOptions::default())
+fn test_cluster() -> TestCluster {
+    test_cluster_with(NodeLifecycleOptions::default())
 }
 
-fn stage_with(settings: NodeLifecycleOptions) -> Stage {
-    let a_loop = controller(settings).loops.remove(2);
-    Stage { world: RehearsalCluster::of(&a_loop), a_loop, version: 100, settings }
+fn test_cluster_with(options: NodeLifecycleOptions) -> TestCluster {
+    let a_loop = controller(options).loops.remove(2);
+    TestCluster { rehearsal: RehearsalCluster::of(&a_loop), a_loop, version: 100, options }
 }
 
-impl Stage {
+impl TestCluster {
     fn put<T: keleustes_objects::Kind>(&mut self, mut json: Value) -> &mut Self {
         self.version += 1;
         json["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.world.put::<T>(&self.a_loop, json);
+        self.rehearsal.put::<T>(&self.a_loop, json);
         self
     }
 
     fn take_node(&mut self, name: &str) -> &mut Self {
-        self.world.take::<Node>(&self.a_loop, &Key::cluster(name));
+        self.rehearsal.take::<Node>(&self.a_loop, &Key::cluster(name));
         self
     }
 
-    fn refusing<T: keleustes_objects::Kind>(
+    fn failing<T: keleustes_objects::Kind>(
         &mut self,
         verb: &str,
         key: &Key,
         reason: ErrorReason,
         times: u32,
     ) {
-        let world = std::mem::replace(&mut self.world, RehearsalCluster::of(&self.a_loop));
+        let rehearsal = std::mem::replace(&mut self.rehearsal, RehearsalCluster::of(&self.a_loop));
         let failure = ApiError::transport(reason, "refused");
-        self.world = world.failing_at(verb, &T::RESOURCE.object_path(key), failure, Some(times));
+        self.rehearsal = rehearsal.failing_at(verb, &T::RESOURCE.object_path(key), failure, Some(times));
     }
 
-    /// Another process takes over.
+    /// Another process becomes leader.
     fn restart(&mut self) -> &mut Self {
-        self.a_loop = controller(self.settings).loops.remove(2);
+        self.a_loop = controller(self.options).loops.remove(2);
         self
     }
 
     fn later(&mut self, seconds: u64) -> &mut Self {
-        self.world.advance_clock(Duration::from_secs(seconds));
+        self.rehearsal.advance_clock(Duration::from_secs(seconds));
         self
     }
 
-    /// Everything that one turn does.
-    fn turn(&mut self) -> String {
-        self.world.reconcile(&self.a_loop, Key::cluster("pass"))
+    /// The transcript of one reconcile.
+    fn reconcile(&mut self) -> String {
+        self.rehearsal.reconcile(&self.a_loop, Key::cluster("pass"))
     }
 
-    /// What one turn does to the API, line by line; figures and the pause are left out.
-    fn does(&mut self) -> Vec<String> {
-        let told = self.turn();
-        let is_deed = |line: &&str| !line.starts_with("measure") && !line.starts_with("revisit");
-        told.lines().filter(is_deed).map(shortened).collect()
+    /// The requests and events of one reconcile, one per line, without metrics and requeue delay.
+    fn actions(&mut self) -> Vec<String> {
+        let transcript = self.reconcile();
+        let is_action = |line: &&str| !line.starts_with("measure") && !line.starts_with("requeue");
+        transcript.lines().filter(is_action).map(shortened).collect()
     }
 
-    /// Turns over so many seconds, one a second, each showing these leases anew. Tells the second of each
-    /// deed.
+    /// Reconciles once per second and renews these Leases each time. Returns the second of each action.
     fn run(&mut self, seconds: u64, alive: &[&str]) -> Vec<(u64, String)> {
-        let mut deeds = Vec::new();
+        let mut actions = Vec::new();
         for second in 1..=seconds {
             self.later(1);
             for name in alive {
                 self.put::<Lease>(lease(name, self.version));
             }
-            deeds.extend(self.does().into_iter().map(|deed| (second, deed)));
+            actions.extend(self.actions().into_iter().map(|action| (second, action)));
         }
-        deeds
+        actions
     }
 
-    /// Lets a node carry what a pass decided to write: the caches follow the server.
-    fn becomes_lost(&mut self, name: &str, zone: &str) {
+    /// Puts the status written by the health check into the cache.
+    fn put_unknown(&mut self, name: &str, zone: &str) {
         self.put::<Node>(node_in(zone, name, "Unknown", &[]));
     }
 }
 
-/// The line without a patch's body, of which only the keys of taints are told.
+/// The line without the patch body, except for the taint keys.
 fn shortened(line: &str) -> String {
-    let Some((what, body)) = line.split_once(": {") else { return line.to_owned() };
+    let Some((request, body)) = line.split_once(": {") else { return line.to_owned() };
     let Ok(body) = serde_json::from_str::<Value>(&format!("{{{body}")) else { return line.to_owned() };
-    let what = what.split(" because").next().unwrap_or_default();
+    let request = request.split(" because").next().unwrap_or_default();
     if body.get("spec").is_none() {
-        return what.to_owned();
+        return request.to_owned();
     }
     let key = |taint: &Value| taint["key"].as_str().unwrap_or_default().replace("node.kubernetes.io/", "");
     let taints = body["spec"]["taints"].as_array().map(|taints| taints.iter().map(key).collect::<Vec<_>>());
-    format!("{what} {}", taints.map_or("clear".to_owned(), |taints| taints.join("+")))
+    format!("{request} {}", taints.map_or("clear".to_owned(), |taints| taints.join("+")))
 }
 
 fn node_in(zone: &str, name: &str, ready: &str, taints: &[&str]) -> Value {
@@ -132,7 +131,7 @@ fn lease(name: &str, at: u32) -> Value {
 
 /// Proves NLC-2, NLC-3, NLC-6, NLC-70, NLC-71, NLC-78.
 #[test]
-fn it_is_known_by_the_original_s_names_and_numbers() {
+fn controller_has_upstreams_names_and_defaults() {
     let controller = controller(NodeLifecycleOptions::default());
     assert_eq!((controller.name, controller.aliases), ("node-lifecycle-controller", &["nodelifecycle"][..]));
     assert_eq!(controller.service_account, Some("node-controller"));
@@ -162,39 +161,42 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
 
 /// Proves NLC-1, NLC-14, NLC-72.
 #[test]
-fn passes_follow_each_other_and_tell_who_came_and_went() {
-    let mut stage = stage();
-    stage.put::<Node>(node("n", "True", &[]));
-    let told = stage.turn();
+fn health_checks_repeat_and_record_added_and_removed_nodes() {
+    let mut cluster = test_cluster();
+    cluster.put::<Node>(node("n", "True", &[]));
+    let transcript = cluster.reconcile();
     let event = "event Normal RegisteredNode: Node n event: Registered Node n in Controller\n";
-    assert!(told.contains(event) && told.ends_with("requeue after 5s\n"), "{told}");
-    // Between two passes nothing happens but what waits for its turn.
-    stage.take_node("n");
-    assert_eq!(stage.later(4).turn(), "requeue after 1s\n");
-    let told = stage.later(1).turn();
+    assert!(transcript.contains(event) && transcript.ends_with("requeue after 5s\n"), "{transcript}");
+    // Between two health checks only queued taints are added.
+    cluster.take_node("n");
+    assert_eq!(cluster.later(4).reconcile(), "requeue after 1s\n");
+    let transcript = cluster.later(1).reconcile();
     assert!(
-        told.contains("event Normal RemovingNode: Node n event: Removing Node n from Controller\n"),
-        "{told}"
+        transcript.contains("event Normal RemovingNode: Node n event: Removing Node n from Controller\n"),
+        "{transcript}"
     );
-    assert!(stage.later(5).does().is_empty());
-    stage.put::<Node>(node("n", "True", &[]));
-    assert_eq!(stage.later(5).does().len(), 1);
-    let mut another_life = node("n", "True", &[]);
-    another_life["metadata"]["uid"] = json!("another");
-    stage.put::<Node>(another_life);
-    let told = stage.later(5).does();
-    assert!(told[0].contains("RemovingNode") && told[1].contains("RegisteredNode"), "{told:?}");
+    assert!(cluster.later(5).actions().is_empty());
+    cluster.put::<Node>(node("n", "True", &[]));
+    assert_eq!(cluster.later(5).actions().len(), 1);
+    let mut recreated = node("n", "True", &[]);
+    recreated["metadata"]["uid"] = json!("another");
+    cluster.put::<Node>(recreated);
+    let transcript = cluster.later(5).actions();
+    assert!(
+        transcript[0].contains("RemovingNode") && transcript[1].contains("RegisteredNode"),
+        "{transcript:?}"
+    );
 }
 
 /// Proves NLC-16, NLC-74, NLC-75, NLC-76, NLC-77.
 #[test]
-fn figures_are_told_for_each_zone() {
-    let mut stage = stage();
-    stage.put::<Node>(node("a", "True", &[])).put::<Node>(node("b", "False", &[]));
-    let told = stage.turn();
-    let figures: Vec<_> = told.lines().filter(|line| line.starts_with("measure")).collect();
+fn metrics_are_recorded_for_each_zone() {
+    let mut cluster = test_cluster();
+    cluster.put::<Node>(node("a", "True", &[])).put::<Node>(node("b", "False", &[]));
+    let transcript = cluster.reconcile();
+    let measurements: Vec<_> = transcript.lines().filter(|line| line.starts_with("measure")).collect();
     assert_eq!(
-        figures,
+        measurements,
         [
             "measure node_collector_evictions_total{:\0:z} 0",
             "measure node_collector_update_node_health_duration_seconds{} 0",
@@ -205,12 +207,12 @@ fn figures_are_told_for_each_zone() {
             "measure node_collector_update_all_nodes_health_duration_seconds{} 0",
         ]
     );
-    stage.take_node("a").take_node("b");
-    let told = stage.later(5).turn();
-    for figure in ["zone_size{:\0:z} 0", "zone_health{:\0:z} 100", "unhealthy_nodes_in_zone{:\0:z} 0"] {
-        assert!(told.contains(&format!("measure node_collector_{figure}\n")), "{told}");
+    cluster.take_node("a").take_node("b");
+    let transcript = cluster.later(5).reconcile();
+    for measurement in ["zone_size{:\0:z} 0", "zone_health{:\0:z} 100", "unhealthy_nodes_in_zone{:\0:z} 0"] {
+        assert!(transcript.contains(&format!("measure node_collector_{measurement}\n")), "{transcript}");
     }
-    assert!(!stage.later(5).turn().contains("zone_size"));
+    assert!(!cluster.later(5).reconcile().contains("zone_size"));
     let bounds = |metric: &keleustes_plan::Metric| match metric.metric_type {
         keleustes_plan::MetricType::Histogram(buckets) => buckets.bounds(),
         _ => panic!("a histogram"),
@@ -228,32 +230,32 @@ fn figures_are_told_for_each_zone() {
 
 /// Proves NLC-7, NLC-23, NLC-24, NLC-30, NLC-31, NLC-34, NLC-63, NLC-73.
 #[test]
-fn a_node_that_falls_silent_is_said_to_be_unknown() {
-    let mut stage = stage();
-    stage.put::<Node>(node("n", "True", &[])).put::<Lease>(lease("n", 0));
-    stage.does();
-    assert!(stage.run(20, &["n"]).is_empty());
-    let deeds = stage.run(60, &[]);
+fn node_without_heartbeat_is_marked_unknown() {
+    let mut cluster = test_cluster();
+    cluster.put::<Node>(node("n", "True", &[])).put::<Lease>(lease("n", 0));
+    cluster.actions();
+    assert!(cluster.run(20, &["n"]).is_empty());
+    let actions = cluster.run(60, &[]);
     let expected = [
         "get leases.coordination.k8s.io kube-node-lease/n",
         "patch nodes/status n",
         "event Normal NodeNotReady: Node n status is now: NodeNotReady",
     ];
-    assert_eq!(deeds.iter().map(|(_, deed)| deed.as_str()).take(3).collect::<Vec<_>>(), expected);
-    // It was last heard of in second 20; the first pass after more than 50 s of silence is in second 75.
-    assert_eq!(deeds[0].0, 55);
-    stage.becomes_lost("n", "z");
-    assert!(stage.run(20, &[]).is_empty(), "that is said once");
+    assert_eq!(actions.iter().map(|(_, action)| action.as_str()).take(3).collect::<Vec<_>>(), expected);
+    // Its last heartbeat was in second 20; the first health check after more than 50 s is in second 75.
+    assert_eq!(actions[0].0, 55);
+    cluster.put_unknown("n", "z");
+    assert!(cluster.run(20, &[]).is_empty(), "it is marked once");
 }
 
 /// Proves NLC-63.
 #[test]
-fn the_patch_names_the_state_it_was_made_from() {
-    let mut stage = stage();
-    stage.put::<Node>(node("n", "True", &[]));
-    stage.turn();
-    let told = stage.later(55).turn();
-    let patch = told.lines().find(|line| line.starts_with("patch nodes/status")).unwrap();
+fn status_patch_has_resource_version_precondition() {
+    let mut cluster = test_cluster();
+    cluster.put::<Node>(node("n", "True", &[]));
+    cluster.reconcile();
+    let transcript = cluster.later(55).reconcile();
+    let patch = transcript.lines().find(|line| line.starts_with("patch nodes/status")).unwrap();
     assert!(
         patch.contains(": {\"metadata\":{\"resourceVersion\":\"101\"},\"status\":{\"conditions\":["),
         "{patch}"
@@ -263,81 +265,97 @@ fn the_patch_names_the_state_it_was_made_from() {
 
 /// Proves NLC-29, NLC-87.
 #[test]
-fn a_write_that_fails_is_made_again_on_what_is_there_now() {
-    let silent = || {
-        let mut stage = stage();
-        stage.put::<Node>(node("n", "True", &[])).put::<Node>(node("m", "True", &[]));
-        stage.does();
-        stage.later(50).put::<Lease>(lease("m", 0));
-        stage.later(5);
-        stage
+fn failed_status_patch_is_retried_on_the_live_node() {
+    let expired = || {
+        let mut cluster = test_cluster();
+        cluster.put::<Node>(node("n", "True", &[])).put::<Node>(node("m", "True", &[]));
+        cluster.actions();
+        cluster.later(50).put::<Lease>(lease("m", 0));
+        cluster.later(5);
+        cluster
     };
     let key = Key::cluster("n");
-    let mut again = silent();
-    again.refusing::<Node>("patch", &key, ErrorReason::Unavailable, 1);
-    let told = again.does();
-    assert_eq!(told.iter().filter(|deed| deed.starts_with("patch nodes/status n")).count(), 2, "{told:?}");
+    let mut again = expired();
+    again.failing::<Node>("patch", &key, ErrorReason::Unavailable, 1);
+    let transcript = again.actions();
+    assert_eq!(
+        transcript.iter().filter(|action| action.starts_with("patch nodes/status n")).count(),
+        2,
+        "{transcript:?}"
+    );
     assert!(
-        told.contains(&"get nodes n".to_owned()) && told.iter().any(|deed| deed.contains("NodeNotReady"))
+        transcript.contains(&"get nodes n".to_owned())
+            && transcript.iter().any(|action| action.contains("NodeNotReady"))
     );
 
-    // It is alive after all: what is there now says so.
-    let mut alive = silent();
-    alive.refusing::<Node>("patch", &key, ErrorReason::Conflict, 1);
+    // The live node has a newer heartbeat.
+    let mut alive = expired();
+    alive.failing::<Node>("patch", &key, ErrorReason::Conflict, 1);
     let mut newer = node("n", "True", &[]);
     newer["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-01-01T00:01:00Z");
-    let world = std::mem::replace(&mut alive.world, RehearsalCluster::of(&alive.a_loop));
-    alive.world = world.with_live::<Node>(newer);
-    let told = alive.does();
-    assert_eq!(told.iter().filter(|deed| deed.contains("patch nodes/status n")).count(), 1, "{told:?}");
-    assert!(!told.iter().any(|deed| deed.contains("NodeNotReady")), "{told:?}");
+    let rehearsal = std::mem::replace(&mut alive.rehearsal, RehearsalCluster::of(&alive.a_loop));
+    alive.rehearsal = rehearsal.with_live::<Node>(newer);
+    let transcript = alive.actions();
+    assert_eq!(
+        transcript.iter().filter(|action| action.contains("patch nodes/status n")).count(),
+        1,
+        "{transcript:?}"
+    );
+    assert!(!transcript.iter().any(|action| action.contains("NodeNotReady")), "{transcript:?}");
 
-    // The first write had taken effect.
-    let mut effective = silent();
-    effective.refusing::<Node>("patch", &key, ErrorReason::ConnectionLost, 1);
-    let world = std::mem::replace(&mut effective.world, RehearsalCluster::of(&effective.a_loop));
-    effective.world = world.with_live::<Node>(node("n", "Unknown", &[]));
-    let told = effective.does();
-    assert_eq!(told.iter().filter(|deed| deed.contains("patch nodes/status n")).count(), 1, "{told:?}");
-    assert!(told.iter().any(|deed| deed.contains("NodeNotReady")), "{told:?}");
+    // The first patch was applied although its response was lost.
+    let mut effective = expired();
+    effective.failing::<Node>("patch", &key, ErrorReason::ConnectionLost, 1);
+    let rehearsal = std::mem::replace(&mut effective.rehearsal, RehearsalCluster::of(&effective.a_loop));
+    effective.rehearsal = rehearsal.with_live::<Node>(node("n", "Unknown", &[]));
+    let transcript = effective.actions();
+    assert_eq!(
+        transcript.iter().filter(|action| action.contains("patch nodes/status n")).count(),
+        1,
+        "{transcript:?}"
+    );
+    assert!(transcript.iter().any(|action| action.contains("NodeNotReady")), "{transcript:?}");
 
-    // Five times is enough, and then nothing is done about it in this pass.
-    let mut hopeless = silent();
-    hopeless.refusing::<Node>("patch", &key, ErrorReason::Unavailable, 100);
-    let told = hopeless.turn();
-    assert_eq!(told.matches("patch nodes/status n").count(), 5, "{told}");
-    assert!(told.contains("zone_size{:\0:z} 1"), "a node that was skipped does not count: {told}");
-    let mut unreadable = silent();
-    unreadable.refusing::<Node>("patch", &key, ErrorReason::Unavailable, 100);
-    unreadable.refusing::<Node>("get", &key, ErrorReason::Unavailable, 100);
-    let told = unreadable.turn();
-    assert_eq!(told.matches("patch nodes/status n").count(), 1, "{told}");
-    assert!(told.contains("zone_size{:\0:z} 1"), "{told}");
+    // After five attempts the node is skipped in this health check.
+    let mut exhausted = expired();
+    exhausted.failing::<Node>("patch", &key, ErrorReason::Unavailable, 100);
+    let transcript = exhausted.reconcile();
+    assert_eq!(transcript.matches("patch nodes/status n").count(), 5, "{transcript}");
+    assert!(transcript.contains("zone_size{:\0:z} 1"), "a skipped node does not count: {transcript}");
+    let mut unreadable = expired();
+    unreadable.failing::<Node>("patch", &key, ErrorReason::Unavailable, 100);
+    unreadable.failing::<Node>("get", &key, ErrorReason::Unavailable, 100);
+    let transcript = unreadable.reconcile();
+    assert_eq!(transcript.matches("patch nodes/status n").count(), 1, "{transcript}");
+    assert!(transcript.contains("zone_size{:\0:z} 1"), "{transcript}");
 }
 
 /// Proves NLC-30, NLC-31, NLC-32, NLC-89.
 #[test]
-fn a_cache_of_leases_that_is_behind_silences_nobody() {
-    let mut stage = stage();
-    stage.put::<Node>(node("n", "True", &[])).put::<Node>(node("m", "True", &[]));
-    stage.put::<Lease>(lease("n", 0)).put::<Lease>(lease("m", 0));
-    stage.does();
-    stage.later(55);
-    // The server knows a newer state of one lease than the cache.
+fn stale_lease_cache_marks_no_node_unknown() {
+    let mut cluster = test_cluster();
+    cluster.put::<Node>(node("n", "True", &[])).put::<Node>(node("m", "True", &[]));
+    cluster.put::<Lease>(lease("n", 0)).put::<Lease>(lease("m", 0));
+    cluster.actions();
+    cluster.later(55);
+    // The API server has a newer resourceVersion of one Lease than the cache.
     let mut newer = lease("n", 50);
     newer["metadata"]["resourceVersion"] = json!("500");
-    let world = std::mem::replace(&mut stage.world, RehearsalCluster::of(&stage.a_loop));
-    stage.world = world.with_live::<Lease>(newer.clone());
-    let told = stage.turn();
-    assert!(told.contains("get leases.coordination.k8s.io kube-node-lease/m"), "{told}");
-    assert!(!told.contains("patch") && !told.contains("zone_size"), "nobody could be judged: {told}");
-    // Until it has caught up, nobody is even asked about.
-    assert!(stage.later(5).does().is_empty());
-    stage.version = 499;
-    stage.put::<Lease>(lease("n", 50));
-    let told = stage.later(5).does();
+    let rehearsal = std::mem::replace(&mut cluster.rehearsal, RehearsalCluster::of(&cluster.a_loop));
+    cluster.rehearsal = rehearsal.with_live::<Lease>(newer.clone());
+    let transcript = cluster.reconcile();
+    assert!(transcript.contains("get leases.coordination.k8s.io kube-node-lease/m"), "{transcript}");
+    assert!(
+        !transcript.contains("patch") && !transcript.contains("zone_size"),
+        "the health of no node is known: {transcript}"
+    );
+    // Until the cache has caught up, no Lease is read.
+    assert!(cluster.later(5).actions().is_empty());
+    cluster.version = 499;
+    cluster.put::<Lease>(lease("n", 50));
+    let transcript = cluster.later(5).actions();
     assert_eq!(
-        told,
+        transcript,
         [
             "get leases.coordination.k8s.io kube-node-lease/m".to_owned(),
             "patch nodes/status m".to_owned(),
@@ -348,122 +366,141 @@ fn a_cache_of_leases_that_is_behind_silences_nobody() {
 
 /// Proves NLC-31.
 #[test]
-fn a_lease_that_is_gone_protects_nobody_and_one_that_cannot_be_read_protects_its_node() {
-    let told = |prepare: fn(&mut Stage)| {
-        let mut stage = stage();
-        stage.put::<Node>(node("n", "True", &[]));
-        stage.does();
-        prepare(&mut stage);
-        stage.later(55).does()
+fn deleted_lease_does_not_protect_its_node_but_unreadable_lease_does() {
+    let actions_after = |prepare: fn(&mut TestCluster)| {
+        let mut cluster = test_cluster();
+        cluster.put::<Node>(node("n", "True", &[]));
+        cluster.actions();
+        prepare(&mut cluster);
+        cluster.later(55).actions()
     };
-    assert!(told(|_| {}).contains(&"patch nodes/status n".to_owned()));
-    let told = told(|stage| {
-        stage.refusing::<Lease>("get", &Key::namespaced("kube-node-lease", "n"), ErrorReason::Unavailable, 1);
+    assert!(actions_after(|_| {}).contains(&"patch nodes/status n".to_owned()));
+    let transcript = actions_after(|cluster| {
+        cluster.failing::<Lease>(
+            "get",
+            &Key::namespaced("kube-node-lease", "n"),
+            ErrorReason::Unavailable,
+            1,
+        );
     });
-    assert_eq!(told, ["get leases.coordination.k8s.io kube-node-lease/n"]);
+    assert_eq!(transcript, ["get leases.coordination.k8s.io kube-node-lease/n"]);
 }
 
 /// Proves NLC-32, NLC-33.
 #[test]
-fn versions_that_cannot_be_compared_block_nobody() {
-    let mut fleet = Fleet::default();
-    assert!(fleet.lease_cache_is_current(&ResourceVersion::from("5")));
-    fleet.require_lease_resource_version(&ResourceVersion::from("10"));
-    fleet.require_lease_resource_version(&ResourceVersion::from("8"));
+fn incomparable_resource_versions_do_not_block_the_lease_cache() {
+    let mut cluster_state = ClusterState::default();
+    assert!(cluster_state.lease_cache_is_current(&ResourceVersion::from("5")));
+    cluster_state.require_lease_resource_version(&ResourceVersion::from("10"));
+    cluster_state.require_lease_resource_version(&ResourceVersion::from("8"));
     assert!(
-        !fleet.lease_cache_is_current(&ResourceVersion::from("9"))
-            && fleet.lease_cache_is_current(&ResourceVersion::from("10"))
+        !cluster_state.lease_cache_is_current(&ResourceVersion::from("9"))
+            && cluster_state.lease_cache_is_current(&ResourceVersion::from("10"))
     );
-    assert!(fleet.lease_cache_is_current(&ResourceVersion::from("9")), "once caught up, it is forgotten");
-    fleet.require_lease_resource_version(&ResourceVersion::from("odd"));
-    assert!(fleet.lease_cache_is_current(&ResourceVersion::from("9")));
-    fleet.require_lease_resource_version(&ResourceVersion::from("10"));
-    assert!(fleet.lease_cache_is_current(&ResourceVersion::from("")));
+    assert!(
+        cluster_state.lease_cache_is_current(&ResourceVersion::from("9")),
+        "after the cache has caught up, the requirement is dropped"
+    );
+    cluster_state.require_lease_resource_version(&ResourceVersion::from("odd"));
+    assert!(cluster_state.lease_cache_is_current(&ResourceVersion::from("9")));
+    cluster_state.require_lease_resource_version(&ResourceVersion::from("10"));
+    assert!(cluster_state.lease_cache_is_current(&ResourceVersion::from("")));
 }
 
 /// Proves NLC-30.
 #[test]
-fn without_the_gate_no_lease_is_read() {
-    let mut stage =
-        stage_with(NodeLifecycleOptions { lease_circuit_breaker: false, ..NodeLifecycleOptions::default() });
-    stage.put::<Node>(node("n", "True", &[]));
-    stage.does();
-    assert!(!stage.later(55).does().iter().any(|deed| deed.contains("leases")));
+fn no_lease_is_read_without_the_feature_gate() {
+    let mut cluster = test_cluster_with(NodeLifecycleOptions {
+        lease_circuit_breaker: false,
+        ..NodeLifecycleOptions::default()
+    });
+    cluster.put::<Node>(node("n", "True", &[]));
+    cluster.actions();
+    assert!(!cluster.later(55).actions().iter().any(|action| action.contains("leases")));
 }
 
 /// Proves NLC-44, NLC-46, NLC-47, NLC-48.
 #[test]
-fn lost_nodes_are_tainted_one_by_one_at_the_pace_of_their_zone() {
-    let mut stage = stage();
+fn unready_nodes_are_tainted_one_by_one_at_the_eviction_rate_of_their_zone() {
+    let mut cluster = test_cluster();
     for name in ["a", "b", "c"] {
-        stage.put::<Node>(node(name, "True", &[]));
+        cluster.put::<Node>(node(name, "True", &[]));
     }
-    stage.does();
-    stage.put::<Node>(node("b", "False", &[])).put::<Node>(node("a", "Unknown", &[]));
-    let mut deeds = Vec::new();
+    cluster.actions();
+    cluster.put::<Node>(node("b", "False", &[])).put::<Node>(node("a", "Unknown", &[]));
+    let mut actions = Vec::new();
     for second in 1..=30 {
-        let told = stage.later(1).turn();
-        deeds.extend(
-            told.lines().filter(|line| line.starts_with("patch")).map(|line| (second, shortened(line))),
+        let transcript = cluster.later(1).reconcile();
+        actions.extend(
+            transcript.lines().filter(|line| line.starts_with("patch")).map(|line| (second, shortened(line))),
         );
-        // What is written is cached by the next turn.
-        for (_, deed) in &deeds {
-            let (name, taint) = deed["patch nodes ".len()..].split_once(' ').unwrap();
+        // Written taints are cached by the next reconcile.
+        for (_, action) in &actions {
+            let (name, taint) = action["patch nodes ".len()..].split_once(' ').unwrap();
             let ready = if taint == "not-ready" { "False" } else { "Unknown" };
-            stage.put::<Node>(node(name, ready, &[taint]));
+            cluster.put::<Node>(node(name, ready, &[taint]));
         }
-        if let Some((at, _)) = deeds.last().filter(|(at, _)| *at == second) {
-            assert!(told.contains("measure node_collector_evictions_total{:\0:z} 1"), "{at}: {told}");
+        if let Some((at, _)) = actions.last().filter(|(at, _)| *at == second) {
+            assert!(
+                transcript.contains("measure node_collector_evictions_total{:\0:z} 1"),
+                "{at}: {transcript}"
+            );
         }
-        stage.put::<Node>(node("c", "True", &[]));
-        stage
+        cluster.put::<Node>(node("c", "True", &[]));
+        cluster
             .put::<Lease>(lease("a", second))
             .put::<Lease>(lease("b", second))
             .put::<Lease>(lease("c", second));
     }
     assert_eq!(
-        deeds,
+        actions,
         [(6, "patch nodes a unreachable".to_owned()), (16, "patch nodes b not-ready".to_owned()),]
     );
 }
 
 /// Proves NLC-12, NLC-46, NLC-93, NLC-94.
 #[test]
-fn a_turn_is_spent_on_whoever_it_comes_to() {
-    let mut stage = stage();
+fn token_is_used_up_by_the_node_it_is_given_to() {
+    let mut cluster = test_cluster();
     for name in ["a", "b", "c", "d", "e", "ready"] {
-        stage.put::<Node>(node(name, "True", &[]));
+        cluster.put::<Node>(node(name, "True", &[]));
     }
-    stage.does();
+    cluster.actions();
     for name in ["a", "b", "c"] {
-        stage.put::<Node>(node(name, "False", &[]));
+        cluster.put::<Node>(node(name, "False", &[]));
     }
-    // The pass puts them into the queue; no turn is taken in it.
-    assert!(stage.later(5).does().is_empty());
-    stage.take_node("a").put::<Node>(node("b", "True", &[]));
-    assert!(stage.later(1).does().is_empty(), "the first is gone");
-    assert!(stage.later(3).does().is_empty());
-    stage.refusing::<Node>("patch", &Key::cluster("c"), ErrorReason::Unavailable, 1);
-    let leases = |stage: &mut Stage| {
+    // The health check queues them; it adds no taint itself.
+    assert!(cluster.later(5).actions().is_empty());
+    cluster.take_node("a").put::<Node>(node("b", "True", &[]));
+    assert!(cluster.later(1).actions().is_empty(), "the first is deleted");
+    assert!(cluster.later(3).actions().is_empty());
+    cluster.failing::<Node>("patch", &Key::cluster("c"), ErrorReason::Unavailable, 1);
+    let leases = |cluster: &mut TestCluster| {
         for name in ["a", "b", "c", "d", "e", "ready"] {
-            let version = stage.version;
-            stage.put::<Lease>(lease(name, version));
+            let version = cluster.version;
+            cluster.put::<Lease>(lease(name, version));
         }
     };
-    let mut deeds = Vec::new();
+    let mut actions = Vec::new();
     for second in 10..=60 {
-        leases(&mut stage);
-        let told = stage.later(1).does();
-        deeds.extend(told.into_iter().filter(|deed| deed.starts_with("patch")).map(|deed| (second, deed)));
-        if deeds.len() == 2 {
+        leases(&mut cluster);
+        let transcript = cluster.later(1).actions();
+        actions.extend(
+            transcript
+                .into_iter()
+                .filter(|action| action.starts_with("patch"))
+                .map(|action| (second, action)),
+        );
+        if actions.len() == 2 {
             break;
         }
     }
-    // The second has come back, which the next pass notices; the third fails and needs another turn.
+    // The second is ready again, which the next health check notices; patching the third fails and needs
+    // another token.
     assert_eq!(
-        deeds,
+        actions,
         [
-            (16, "patch nodes c because it is lost, and its zone lets it be said FAILED: refused".to_owned()),
+            (16, "patch nodes c because it is not ready, and the eviction rate of its zone permits the taint FAILED: refused".to_owned()),
             (26, "patch nodes c not-ready".to_owned()),
         ]
     );
@@ -471,32 +508,39 @@ fn a_turn_is_spent_on_whoever_it_comes_to() {
 
 /// Proves NLC-46.
 #[test]
-fn a_node_without_a_word_of_its_state_has_its_turn_a_little_later() {
-    let mut stage = stage();
-    stage.put::<Node>(node("a", "True", &[])).put::<Node>(node("b", "True", &[]));
-    stage.does();
-    stage.put::<Node>(node("a", "False", &[]));
-    assert!(stage.later(5).turn().ends_with("requeue after 1ms\n"));
-    let mut unjudged = node("a", "", &[]);
-    unjudged["status"] = json!({});
-    stage.put::<Node>(unjudged);
-    assert!(stage.turn().ends_with("requeue after 5s\n"), "the turn is spent, and the next pass comes first");
+fn queued_node_without_ready_condition_is_retried_later() {
+    let mut cluster = test_cluster();
+    cluster.put::<Node>(node("a", "True", &[])).put::<Node>(node("b", "True", &[]));
+    cluster.actions();
+    cluster.put::<Node>(node("a", "False", &[]));
+    assert!(cluster.later(5).reconcile().ends_with("requeue after 1ms\n"));
+    let mut without_ready = node("a", "", &[]);
+    without_ready["status"] = json!({});
+    cluster.put::<Node>(without_ready);
+    assert!(
+        cluster.reconcile().ends_with("requeue after 5s\n"),
+        "the token is used up, and the next health check comes first"
+    );
 }
 
 /// Proves NLC-43, NLC-45, NLC-66.
 #[test]
-fn to_say_it_otherwise_or_to_take_it_back_needs_no_turn() {
-    let mut stage = stage();
-    stage.put::<Node>(node("a", "True", &[])).put::<Node>(node("b", "True", &[])).put::<Node>(node(
+fn switching_or_removing_a_no_execute_taint_is_not_rate_limited() {
+    let mut cluster = test_cluster();
+    cluster.put::<Node>(node("a", "True", &[])).put::<Node>(node("b", "True", &[])).put::<Node>(node(
         "c",
         "True",
         &[],
     ));
-    stage.does();
-    stage.put::<Node>(node("a", "False", &["unreachable"])).put::<Node>(node("b", "Unknown", &["not-ready"]));
-    stage.put::<Node>(node("c", "True", &["not-ready", "unreachable"]));
+    cluster.actions();
+    cluster.put::<Node>(node("a", "False", &["unreachable"])).put::<Node>(node(
+        "b",
+        "Unknown",
+        &["not-ready"],
+    ));
+    cluster.put::<Node>(node("c", "True", &["not-ready", "unreachable"]));
     assert_eq!(
-        stage.later(5).does(),
+        cluster.later(5).actions(),
         [
             "patch nodes a not-ready".to_owned(),
             "patch nodes b unreachable".to_owned(),
@@ -507,155 +551,174 @@ fn to_say_it_otherwise_or_to_take_it_back_needs_no_turn() {
 
 /// Proves NLC-65, INF-121.
 #[test]
-fn a_change_of_taints_is_made_again_on_what_is_there_if_it_still_makes_sense() {
-    let lost = || {
-        let mut stage = stage();
-        stage.put::<Node>(node("a", "True", &[])).put::<Node>(node("b", "True", &[]));
-        stage.does();
-        stage.put::<Node>(node("a", "False", &[]));
-        stage.later(5).does();
-        stage
+fn conflicting_taint_patch_is_retried_on_the_live_node_if_still_required() {
+    let due_for_taint = || {
+        let mut cluster = test_cluster();
+        cluster.put::<Node>(node("a", "True", &[])).put::<Node>(node("b", "True", &[]));
+        cluster.actions();
+        cluster.put::<Node>(node("a", "False", &[]));
+        cluster.later(5).actions();
+        cluster
     };
-    let mut again = lost();
-    again.refusing::<Node>("patch", &Key::cluster("a"), ErrorReason::Conflict, 1);
-    assert_eq!(again.does()[1..], ["get nodes a".to_owned(), "patch nodes a not-ready".to_owned()]);
-    let mut endless = lost();
-    endless.refusing::<Node>("patch", &Key::cluster("a"), ErrorReason::Conflict, 100);
-    assert_eq!(endless.does().iter().filter(|deed| deed.starts_with("patch")).count(), 5);
-    // It came back meanwhile: to taint it now would cost its pods.
-    let mut back = lost();
-    back.refusing::<Node>("patch", &Key::cluster("a"), ErrorReason::Conflict, 1);
-    let world = std::mem::replace(&mut back.world, RehearsalCluster::of(&back.a_loop));
-    back.world = world.with_live::<Node>(node("a", "True", &[]));
-    assert_eq!(back.does().last().map(String::as_str), Some("get nodes a"));
+    let mut again = due_for_taint();
+    again.failing::<Node>("patch", &Key::cluster("a"), ErrorReason::Conflict, 1);
+    assert_eq!(again.actions()[1..], ["get nodes a".to_owned(), "patch nodes a not-ready".to_owned()]);
+    let mut endless = due_for_taint();
+    endless.failing::<Node>("patch", &Key::cluster("a"), ErrorReason::Conflict, 100);
+    assert_eq!(endless.actions().iter().filter(|action| action.starts_with("patch")).count(), 5);
+    // It became ready in the meantime: a taint would evict its pods.
+    let mut back = due_for_taint();
+    back.failing::<Node>("patch", &Key::cluster("a"), ErrorReason::Conflict, 1);
+    let rehearsal = std::mem::replace(&mut back.rehearsal, RehearsalCluster::of(&back.a_loop));
+    back.rehearsal = rehearsal.with_live::<Node>(node("a", "True", &[]));
+    assert_eq!(back.actions().last().map(String::as_str), Some("get nodes a"));
 }
 
 /// Proves NLC-17, NLC-79, NLC-80, INF-122.
 #[test]
-fn after_a_restart_the_lost_lose_their_taint_and_get_it_back_in_turn() {
-    let mut stage = stage();
-    stage.put::<Node>(node("ok", "True", &[]));
-    stage.put::<Node>(node("lost", "Unknown", &["unreachable"])).put::<Node>(node("dying", "True", &[]));
-    let told = stage.does();
-    assert!(told.contains(&"patch nodes lost clear".to_owned()), "{told:?}");
-    stage.put::<Node>(node("lost", "Unknown", &[]));
-    assert_eq!(stage.later(1).does(), ["patch nodes lost unreachable"]);
-    stage.put::<Node>(node("lost", "Unknown", &["unreachable"]));
-    assert!(stage.run(40, &["ok"]).is_empty());
-    // One that fell silent has its full grace again, and one that is known to be silent stays known.
-    stage.restart().does();
-    stage.put::<Node>(node("lost", "Unknown", &["unreachable"]));
-    assert!(stage.run(50, &["ok"]).is_empty());
-    let told = stage.run(10, &["ok"]);
-    assert!(told.iter().any(|(_, deed)| deed == "patch nodes/status dying"), "{told:?}");
-    assert!(!told.iter().any(|(_, deed)| deed.contains("patch nodes/status lost")), "{told:?}");
+fn new_leader_removes_no_execute_taints_and_adds_them_rate_limited() {
+    let mut cluster = test_cluster();
+    cluster.put::<Node>(node("ok", "True", &[]));
+    cluster.put::<Node>(node("unknown", "Unknown", &["unreachable"])).put::<Node>(node(
+        "expiring",
+        "True",
+        &[],
+    ));
+    let transcript = cluster.actions();
+    assert!(transcript.contains(&"patch nodes unknown clear".to_owned()), "{transcript:?}");
+    cluster.put::<Node>(node("unknown", "Unknown", &[]));
+    assert_eq!(cluster.later(1).actions(), ["patch nodes unknown unreachable"]);
+    cluster.put::<Node>(node("unknown", "Unknown", &["unreachable"]));
+    assert!(cluster.run(40, &["ok"]).is_empty());
+    // A node without heartbeat gets its full grace period again, and one already `Unknown` stays `Unknown`.
+    cluster.restart().actions();
+    cluster.put::<Node>(node("unknown", "Unknown", &["unreachable"]));
+    assert!(cluster.run(50, &["ok"]).is_empty());
+    let transcript = cluster.run(10, &["ok"]);
+    assert!(transcript.iter().any(|(_, action)| action == "patch nodes/status expiring"), "{transcript:?}");
+    assert!(
+        !transcript.iter().any(|(_, action)| action.contains("patch nodes/status unknown")),
+        "{transcript:?}"
+    );
 }
 
 /// Proves NLC-59, NLC-60, NLC-61, NLC-81, NLC-82.
 #[test]
-fn when_nobody_at_all_answers_nobody_is_tainted() {
-    let mut stage = stage();
+fn no_node_is_tainted_in_full_disruption() {
+    let mut cluster = test_cluster();
     for (zone, name) in [("x", "a"), ("x", "b"), ("y", "c"), ("y", "d")] {
-        stage.put::<Node>(node_in(zone, name, "True", &[]));
+        cluster.put::<Node>(node_in(zone, name, "True", &[]));
     }
-    stage.does();
-    // One zone goes first, and one of its nodes is tainted in time.
-    stage.put::<Node>(node_in("x", "a", "Unknown", &[])).put::<Node>(node_in("x", "b", "Unknown", &[]));
-    assert!(stage.later(5).does().is_empty());
-    assert_eq!(stage.does(), ["patch nodes a unreachable"]);
-    stage.put::<Node>(node_in("x", "a", "Unknown", &["unreachable"]));
-    // Then the other one.
-    stage.put::<Node>(node_in("y", "c", "Unknown", &[])).put::<Node>(node_in("y", "d", "False", &[]));
-    assert_eq!(stage.later(5).does(), ["patch nodes a clear"]);
-    stage.put::<Node>(node_in("x", "a", "Unknown", &[]));
-    assert!(stage.run(100, &[]).iter().all(|(_, deed)| !deed.starts_with("patch nodes ")));
-    // One comes back. The others are given time, and are tainted at the usual pace if they do not use it.
-    stage.put::<Node>(node_in("y", "c", "True", &[]));
-    let told = stage.run(30, &["c"]);
-    let tainted: Vec<_> = told.iter().filter(|(_, deed)| deed.starts_with("patch nodes ")).collect();
-    assert!(tainted[0].0 >= 10, "what the zones had to begin with was used up: {told:?}");
-    assert_eq!(tainted.iter().filter(|(second, _)| *second < 20).count(), 2, "one of each zone: {told:?}");
+    cluster.actions();
+    // One zone fails first, and one of its nodes is tainted in time.
+    cluster.put::<Node>(node_in("x", "a", "Unknown", &[])).put::<Node>(node_in("x", "b", "Unknown", &[]));
+    assert!(cluster.later(5).actions().is_empty());
+    assert_eq!(cluster.actions(), ["patch nodes a unreachable"]);
+    cluster.put::<Node>(node_in("x", "a", "Unknown", &["unreachable"]));
+    // Then the other zone fails.
+    cluster.put::<Node>(node_in("y", "c", "Unknown", &[])).put::<Node>(node_in("y", "d", "False", &[]));
+    assert_eq!(cluster.later(5).actions(), ["patch nodes a clear"]);
+    cluster.put::<Node>(node_in("x", "a", "Unknown", &[]));
+    assert!(cluster.run(100, &[]).iter().all(|(_, action)| !action.starts_with("patch nodes ")));
+    // One node becomes ready. The others get a new grace period and are tainted at the normal rate after it.
+    cluster.put::<Node>(node_in("y", "c", "True", &[]));
+    let transcript = cluster.run(30, &["c"]);
+    let tainted: Vec<_> =
+        transcript.iter().filter(|(_, action)| action.starts_with("patch nodes ")).collect();
+    assert!(tainted[0].0 >= 10, "the initial tokens of the zones are used up: {transcript:?}");
+    assert_eq!(
+        tainted.iter().filter(|(second, _)| *second < 20).count(),
+        2,
+        "one of each zone: {transcript:?}"
+    );
 }
 
 /// Proves NLC-81, NLC-82.
 #[test]
-fn a_first_pass_that_finds_nobody_taints_nobody() {
-    let mut stage = stage();
-    stage.put::<Node>(node("a", "Unknown", &["unreachable"])).put::<Node>(node("b", "Unknown", &[]));
-    let told = stage.does();
-    assert_eq!(told.iter().filter(|deed| deed.starts_with("patch")).count(), 2, "{told:?}");
-    stage.put::<Node>(node("a", "Unknown", &[]));
-    assert!(stage.run(100, &[]).iter().all(|(_, deed)| !deed.starts_with("patch")));
+fn first_health_check_in_full_disruption_taints_no_node() {
+    let mut cluster = test_cluster();
+    cluster.put::<Node>(node("a", "Unknown", &["unreachable"])).put::<Node>(node("b", "Unknown", &[]));
+    let transcript = cluster.actions();
+    assert_eq!(transcript.iter().filter(|action| action.starts_with("patch")).count(), 2, "{transcript:?}");
+    cluster.put::<Node>(node("a", "Unknown", &[]));
+    assert!(cluster.run(100, &[]).iter().all(|(_, action)| !action.starts_with("patch")));
 }
 
 /// Proves NLC-61.
 #[test]
-fn when_somebody_is_back_all_have_a_fresh_grace() {
-    let mut stage = stage();
-    stage.put::<Node>(node("a", "False", &[])).put::<Node>(node("b", "False", &[]));
-    stage.does();
-    assert!(stage.run(45, &[]).is_empty());
-    stage.put::<Node>(node("b", "True", &[]));
-    // `a` would have been silent for too long in second 55.
-    let told = stage.run(50, &["b"]);
-    assert!(told.iter().all(|(_, deed)| !deed.starts_with("patch nodes/status")), "{told:?}");
+fn leaving_full_disruption_restarts_all_grace_periods() {
+    let mut cluster = test_cluster();
+    cluster.put::<Node>(node("a", "False", &[])).put::<Node>(node("b", "False", &[]));
+    cluster.actions();
+    assert!(cluster.run(45, &[]).is_empty());
+    cluster.put::<Node>(node("b", "True", &[]));
+    // The grace period of `a` would have expired in second 55.
+    let transcript = cluster.run(50, &["b"]);
+    assert!(transcript.iter().all(|(_, action)| !action.starts_with("patch nodes/status")), "{transcript:?}");
 }
 
 /// Proves NLC-55.
 #[test]
-fn excluded_nodes_do_not_count_but_are_watched_like_all_others() {
-    let mut stage = stage();
+fn nodes_excluded_from_disruption_do_not_count_but_are_monitored() {
+    let mut cluster = test_cluster();
     let excluded = |ready: &str| {
         let mut node = node("x", ready, &[]);
         node["metadata"]["labels"]["node.kubernetes.io/exclude-disruption"] = json!("");
         node
     };
-    stage.put::<Node>(node("a", "True", &[])).put::<Node>(excluded("False"));
-    let told = stage.turn();
+    cluster.put::<Node>(node("a", "True", &[])).put::<Node>(excluded("False"));
+    let transcript = cluster.reconcile();
     assert!(
-        told.contains("zone_size{:\0:z} 1\n") && told.contains("unhealthy_nodes_in_zone{:\0:z} 0\n"),
-        "{told}"
+        transcript.contains("zone_size{:\0:z} 1\n")
+            && transcript.contains("unhealthy_nodes_in_zone{:\0:z} 0\n"),
+        "{transcript}"
     );
-    assert_eq!(stage.later(1).does(), ["patch nodes x not-ready"]);
-    stage.put::<Node>(excluded("True"));
-    let told = stage.run(60, &["a"]);
-    assert!(told.iter().any(|(_, deed)| deed == "patch nodes/status x"), "{told:?}");
+    assert_eq!(cluster.later(1).actions(), ["patch nodes x not-ready"]);
+    cluster.put::<Node>(excluded("True"));
+    let transcript = cluster.run(60, &["a"]);
+    assert!(transcript.iter().any(|(_, action)| action == "patch nodes/status x"), "{transcript:?}");
 }
 
 /// Proves NLC-86.
 #[test]
-fn with_nobody_to_count_zones_are_forgotten_and_with_nobody_to_judge_they_are_not() {
-    let mut stage = stage();
+fn zones_are_dropped_without_countable_nodes_but_kept_without_known_health() {
+    let mut cluster = test_cluster();
     let mut only = node("a", "True", &[]);
     only["metadata"]["labels"]["node.kubernetes.io/exclude-disruption"] = json!("");
-    stage.put::<Node>(only);
-    stage.turn();
-    let told = stage.later(5).turn();
-    assert!(told.contains("evictions_total{:\0:z} 0"), "it is met anew in each pass: {told}");
-    // See `a_cache_of_leases_that_is_behind_silences_nobody` for the other half.
+    cluster.put::<Node>(only);
+    cluster.reconcile();
+    let transcript = cluster.later(5).reconcile();
+    assert!(
+        transcript.contains("evictions_total{:\0:z} 0"),
+        "the zone is added again in each health check: {transcript}"
+    );
+    // See `stale_lease_cache_marks_no_node_unknown` for the other half.
 }
 
 /// Proves NLC-88.
 #[test]
-fn a_node_that_moves_waits_in_its_new_zone_too() {
-    let mut stage = stage();
+fn node_that_changes_zone_is_queued_in_its_new_zone() {
+    let mut cluster = test_cluster();
     for name in ["a", "b", "c"] {
-        stage.put::<Node>(node_in("x", name, "True", &[]));
+        cluster.put::<Node>(node_in("x", name, "True", &[]));
     }
-    stage.put::<Node>(node_in("y", "d", "True", &[]));
-    stage.does();
-    stage.put::<Node>(node_in("x", "a", "False", &[])).put::<Node>(node_in("x", "b", "False", &[]));
-    stage.later(5).does();
-    assert_eq!(stage.does(), ["patch nodes a not-ready"]);
-    stage.put::<Node>(node_in("x", "a", "False", &["not-ready"])).put::<Node>(node_in(
+    cluster.put::<Node>(node_in("y", "d", "True", &[]));
+    cluster.actions();
+    cluster.put::<Node>(node_in("x", "a", "False", &[])).put::<Node>(node_in("x", "b", "False", &[]));
+    cluster.later(5).actions();
+    assert_eq!(cluster.actions(), ["patch nodes a not-ready"]);
+    cluster.put::<Node>(node_in("x", "a", "False", &["not-ready"])).put::<Node>(node_in(
         "y",
         "b",
         "False",
         &[],
     ));
-    stage.later(5).does();
-    let told = stage.turn();
-    assert!(told.contains("patch nodes b because") && told.contains("evictions_total{:\0:y} 1"), "{told}");
-    stage.put::<Node>(node_in("y", "b", "False", &["not-ready"]));
-    assert!(stage.run(10, &[]).is_empty(), "its place in the old one is given up");
+    cluster.later(5).actions();
+    let transcript = cluster.reconcile();
+    assert!(
+        transcript.contains("patch nodes b because") && transcript.contains("evictions_total{:\0:y} 1"),
+        "{transcript}"
+    );
+    cluster.put::<Node>(node_in("y", "b", "False", &["not-ready"]));
+    assert!(cluster.run(10, &[]).is_empty(), "it is removed from the old queue");
 }

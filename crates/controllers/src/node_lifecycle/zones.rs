@@ -1,43 +1,43 @@
-//! How much of each zone is lost, and how fast its nodes may therefore be tainted.
+//! The state of each zone, and how fast its nodes may be tainted.
 //!
-//! A zone in which almost nobody answers says more about the network between us and the zone than about
-//! its nodes. So the pace of tainting depends on the share of lost nodes, and if no zone at all has a
-//! healthy node, it is us who are cut off: then nothing is tainted.
+//! If almost no node of a zone has a heartbeat, the network to the zone is more likely broken than the nodes.
+//! So the rate of tainting depends on the share of unready nodes; if no zone has a ready node, this process
+//! is likely partitioned, and no node is tainted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use keleustes_objects::{ArcStr, Node};
 
-use super::tainter::TaintQueue;
+use super::taint_queue::TaintQueue;
 
-/// What decides about a zone's pace; see the flags of the same names.
+/// Eviction rates and thresholds; see the flags of the same names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EvictionRates {
-    /// Nodes a second, where most are healthy and where none is.
+    /// Nodes per second in a zone that is healthy or has no ready node at all.
     pub node_eviction_rate: f32,
-    /// Nodes a second in a large zone that has lost many.
+    /// Nodes per second in a large zone in partial disruption.
     pub secondary_node_eviction_rate: f32,
-    /// A zone with more nodes is large.
+    /// A zone with more nodes than this is large.
     pub large_cluster_size_threshold: i32,
-    /// The share of lost nodes from which on a zone has lost many.
+    /// The share of unready nodes from which a zone is in partial disruption.
     pub unhealthy_zone_threshold: f32,
 }
 
-/// How a zone fares.
+/// The state of a zone. Parity: ZoneState.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// Not judged yet.
+pub(super) enum ZoneState {
+    /// Not determined yet.
     Initial,
-    /// Most nodes are healthy.
+    /// Most nodes are ready.
     Normal,
-    /// Many nodes are lost.
+    /// At least `unhealthy_zone_threshold` of the nodes, and at least three, are not ready.
     PartialDisruption,
-    /// No node is healthy.
+    /// No node is ready.
     FullDisruption,
 }
 
-/// The nodes of a zone that were judged.
+/// Nodes of a zone whose health is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ZoneNodeCounts {
     pub(super) ready: usize,
@@ -57,125 +57,134 @@ impl ZoneNodeCounts {
         self.ready + self.not_ready
     }
 
-    /// Healthy nodes in percent.
+    /// Ready nodes in percent.
     #[expect(clippy::cast_precision_loss, reason = "no zone has 2^52 nodes")]
     pub(super) fn health(self) -> f64 {
         if self.size() == 0 { 100.0 } else { 100.0 * self.ready as f64 / self.size() as f64 }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "the share is compared in 32 bits, as the flag is")]
-    fn state(self, eviction_rates: &EvictionRates) -> State {
-        let share = self.not_ready as f32 / self.size() as f32;
+    fn state(self, eviction_rates: &EvictionRates) -> ZoneState {
+        let unready_share = self.not_ready as f32 / self.size() as f32;
         match self {
-            Self { ready: 0, not_ready: 1.. } => State::FullDisruption,
-            Self { not_ready: 3.., .. } if share >= eviction_rates.unhealthy_zone_threshold => {
-                State::PartialDisruption
+            Self { ready: 0, not_ready: 1.. } => ZoneState::FullDisruption,
+            Self { not_ready: 3.., .. } if unready_share >= eviction_rates.unhealthy_zone_threshold => {
+                ZoneState::PartialDisruption
             }
-            _ => State::Normal,
+            _ => ZoneState::Normal,
         }
     }
 }
 
-/// What all zones together have come to.
+/// How the state of all zones together changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// Nothing of note.
+pub(super) enum DisruptionChange {
+    /// No change.
     None,
-    /// From now on no zone has a healthy node.
+    /// All zones are in full disruption, for the first time.
     EnterFullDisruption,
-    /// Some zone has a healthy node again.
+    /// At least one zone has left full disruption.
     LeaveFullDisruption,
 }
 
 /// All zones by name.
 ///
-/// With the process they are lost, and begin anew in the state [`State::Initial`]: the first pass
-/// judges them before more than one node of each can be tainted.
+/// Lost on failover; zones start in the state [`ZoneState::Initial`], and the first health check determines their
+/// state before more than one node of each can be tainted.
 #[derive(Debug, Default)]
 pub(super) struct Zones(BTreeMap<ArcStr, Zone>);
 
 #[derive(Debug)]
 struct Zone {
-    state: State,
-    tainter: TaintQueue,
+    state: ZoneState,
+    taint_queue: TaintQueue,
 }
 
 impl Zones {
-    /// Makes sure that a zone is known; tells whether it is new.
-    pub(super) fn meet(&mut self, name: &ArcStr, eviction_rates: &EvictionRates, now: Duration) -> bool {
+    /// Adds a zone if it is unknown; returns whether it was.
+    pub(super) fn ensure_zone(
+        &mut self,
+        name: &ArcStr,
+        eviction_rates: &EvictionRates,
+        now: Duration,
+    ) -> bool {
         let is_new = !self.0.contains_key(name);
         if is_new {
-            let tainter = TaintQueue::new(eviction_rates.node_eviction_rate, now);
-            self.0.insert(name.clone(), Zone { state: State::Initial, tainter });
+            let taint_queue = TaintQueue::new(eviction_rates.node_eviction_rate, now);
+            self.0.insert(name.clone(), Zone { state: ZoneState::Initial, taint_queue });
         }
         is_new
     }
 
-    /// The waiting nodes of a zone.
-    pub(super) fn tainter(&mut self, name: &str) -> Option<&mut TaintQueue> {
-        self.0.get_mut(name).map(|zone| &mut zone.tainter)
+    /// The taint queue of a zone.
+    pub(super) fn taint_queue(&mut self, name: &str) -> Option<&mut TaintQueue> {
+        self.0.get_mut(name).map(|zone| &mut zone.taint_queue)
     }
 
-    /// Lets a node wait no longer, wherever it does.
+    /// Removes a node from the queues of all zones.
     pub(super) fn remove(&mut self, node: &str) {
-        self.0.values_mut().for_each(|zone| zone.tainter.remove(node));
+        self.0.values_mut().for_each(|zone| zone.taint_queue.remove(node));
     }
 
-    /// The nodes whose turn it is, with their zones.
-    pub(super) fn turns(&mut self, now: Duration) -> Vec<(ArcStr, ArcStr)> {
-        let mut turns = Vec::new();
+    /// The nodes that may be tainted now, with their zones.
+    pub(super) fn due_nodes(&mut self, now: Duration) -> Vec<(ArcStr, ArcStr)> {
+        let mut due = Vec::new();
         for (name, zone) in &mut self.0 {
-            // Who had a turn stays until something came of it, and must not have a second one before that.
-            let mut had: Vec<ArcStr> = Vec::new();
-            while let Some(node) = zone.tainter.next(now).filter(|node| !had.contains(node)) {
-                zone.tainter.wait_until(&node, now);
-                had.push(node);
+            // A released node stays queued until it is tainted, and must not be released twice before that.
+            let mut released: Vec<ArcStr> = Vec::new();
+            while let Some(node) = zone.taint_queue.next(now).filter(|node| !released.contains(node)) {
+                zone.taint_queue.add_until(&node, now);
+                released.push(node);
             }
-            turns.extend(had.into_iter().map(|node| (name.clone(), node)));
+            due.extend(released.into_iter().map(|node| (name.clone(), node)));
         }
-        turns
+        due
     }
 
-    /// When there can be a turn again, if ever.
+    /// When the next node can be released, if ever.
     pub(super) fn next_at(&self, now: Duration) -> Option<Duration> {
-        self.0.values().filter_map(|zone| zone.tainter.next_at(now)).min()
+        self.0.values().filter_map(|zone| zone.taint_queue.next_at(now)).min()
     }
 
-    /// Judges all zones anew. A zone without a judged node is forgotten; its name is told.
-    pub(super) fn judge(
+    /// Updates the states of all zones. A zone without nodes of known health is dropped and its name
+    /// returned. Parity: handleDisruption.
+    pub(super) fn update_states(
         &mut self,
-        counted: &BTreeMap<ArcStr, ZoneNodeCounts>,
+        counts_by_zone: &BTreeMap<ArcStr, ZoneNodeCounts>,
         eviction_rates: &EvictionRates,
         now: Duration,
-    ) -> (Turn, Vec<ArcStr>) {
-        let lost: Vec<ArcStr> = self.0.keys().filter(|name| !counted.contains_key(*name)).cloned().collect();
-        lost.iter().for_each(|name| drop(self.0.remove(name)));
-        for name in counted.keys() {
-            self.meet(name, eviction_rates, now);
+    ) -> (DisruptionChange, Vec<ArcStr>) {
+        let dropped: Vec<ArcStr> =
+            self.0.keys().filter(|name| !counts_by_zone.contains_key(*name)).cloned().collect();
+        dropped.iter().for_each(|name| drop(self.0.remove(name)));
+        for name in counts_by_zone.keys() {
+            self.ensure_zone(name, eviction_rates, now);
         }
-        let all_were_lost = self.0.values().all(|zone| zone.state == State::FullDisruption);
-        let all_are_lost =
-            counted.values().all(|census| census.state(eviction_rates) == State::FullDisruption);
-        let turn = match (all_were_lost, all_are_lost) {
-            (false, true) => Turn::EnterFullDisruption,
-            (true, false) => Turn::LeaveFullDisruption,
-            _ => Turn::None,
+        let all_were_disrupted = self.0.values().all(|zone| zone.state == ZoneState::FullDisruption);
+        let all_are_disrupted =
+            counts_by_zone.values().all(|counts| counts.state(eviction_rates) == ZoneState::FullDisruption);
+        let change = match (all_were_disrupted, all_are_disrupted) {
+            (false, true) => DisruptionChange::EnterFullDisruption,
+            (true, false) => DisruptionChange::LeaveFullDisruption,
+            _ => DisruptionChange::None,
         };
-        for (name, census) in counted {
+        for (name, counts) in counts_by_zone {
             let Some(zone) = self.0.get_mut(name) else { continue };
-            let (state, before) = (census.state(eviction_rates), zone.state);
+            let (state, old_state) = (counts.state(eviction_rates), zone.state);
             zone.state = state;
-            if turn == Turn::EnterFullDisruption {
-                zone.tainter.set_pace(0.0, now);
-            } else if !all_are_lost && (turn == Turn::LeaveFullDisruption || state != before) {
-                zone.tainter.set_pace(pace(state, census.size(), eviction_rates), now);
+            if change == DisruptionChange::EnterFullDisruption {
+                zone.taint_queue.set_rate(0.0, now);
+            } else if !all_are_disrupted
+                && (change == DisruptionChange::LeaveFullDisruption || state != old_state)
+            {
+                zone.taint_queue.set_rate(eviction_rate(state, counts.size(), eviction_rates), now);
             }
         }
-        (turn, lost)
+        (change, dropped)
     }
 }
 
-/// Where a node is: its region and its zone, by the older labels if it has them.
+/// The zone key of a node: region and zone, from the deprecated labels if present. Parity: GetZoneKey.
 pub(super) fn zone_of(node: &Node) -> ArcStr {
     let part = |old: &str, new: &str| {
         let labels = &node.meta.labels;
@@ -191,14 +200,16 @@ pub(super) fn zone_of(node: &Node) -> ArcStr {
     }
 }
 
-/// How many nodes a second may be tainted.
-fn pace(state: State, size: usize, eviction_rates: &EvictionRates) -> f32 {
+/// How many nodes per second may be tainted. Parity: setLimiterInZone.
+fn eviction_rate(state: ZoneState, size: usize, eviction_rates: &EvictionRates) -> f32 {
     let is_large =
         i64::try_from(size).is_ok_and(|size| size > eviction_rates.large_cluster_size_threshold.into());
     match state {
-        State::PartialDisruption if is_large => eviction_rates.secondary_node_eviction_rate,
-        State::PartialDisruption => 0.0,
-        State::Initial | State::Normal | State::FullDisruption => eviction_rates.node_eviction_rate,
+        ZoneState::PartialDisruption if is_large => eviction_rates.secondary_node_eviction_rate,
+        ZoneState::PartialDisruption => 0.0,
+        ZoneState::Initial | ZoneState::Normal | ZoneState::FullDisruption => {
+            eviction_rates.node_eviction_rate
+        }
     }
 }
 
@@ -206,14 +217,14 @@ fn pace(state: State, size: usize, eviction_rates: &EvictionRates) -> f32 {
 mod tests {
     use super::*;
 
-    const PACES: EvictionRates = EvictionRates {
+    const EVICTION_RATES: EvictionRates = EvictionRates {
         node_eviction_rate: 0.1,
         secondary_node_eviction_rate: 0.01,
         large_cluster_size_threshold: 50,
         unhealthy_zone_threshold: 0.55,
     };
 
-    fn census(ready: usize, not_ready: usize) -> ZoneNodeCounts {
+    fn zone_counts(ready: usize, not_ready: usize) -> ZoneNodeCounts {
         ZoneNodeCounts { ready, not_ready }
     }
 
@@ -221,132 +232,151 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn judge(zones: &mut Zones, counted: &[(&str, ZoneNodeCounts)], seconds: u64) -> Turn {
-        let counted = counted.iter().map(|(name, census)| (ArcStr::from(*name), *census)).collect();
-        zones.judge(&counted, &PACES, at(seconds)).0
+    fn update_states(
+        zones: &mut Zones,
+        counts_by_zone: &[(&str, ZoneNodeCounts)],
+        seconds: u64,
+    ) -> DisruptionChange {
+        let counts_by_zone =
+            counts_by_zone.iter().map(|(name, counts)| (ArcStr::from(*name), *counts)).collect();
+        zones.update_states(&counts_by_zone, &EVICTION_RATES, at(seconds)).0
     }
 
-    fn state(zones: &Zones, name: &str) -> State {
+    fn state(zones: &Zones, name: &str) -> ZoneState {
         zones.0[name].state
     }
 
-    /// Seconds until the second of two waiting nodes has its turn: the pace, seen from outside.
-    fn seconds_between_turns(zones: &mut Zones, name: &str, now: u64) -> Option<u64> {
-        let tainter = zones.tainter(name).unwrap();
-        tainter.add(&ArcStr::from("probe"), at(now));
-        let first = tainter.next_at(at(now))?;
-        assert!(tainter.next(first).is_some());
-        let between = tainter.next_at(first)? - first;
-        tainter.remove("probe");
+    /// Seconds between two releases of one queue: the rate, measured from outside.
+    fn seconds_between_releases(zones: &mut Zones, name: &str, now: u64) -> Option<u64> {
+        let taint_queue = zones.taint_queue(name).unwrap();
+        taint_queue.add(&ArcStr::from("probe"), at(now));
+        let first = taint_queue.next_at(at(now))?;
+        assert!(taint_queue.next(first).is_some());
+        let between = taint_queue.next_at(first)? - first;
+        taint_queue.remove("probe");
         Some(between.as_secs())
     }
 
     /// Proves NLC-56, NLC-90.
     #[test]
-    fn the_state_follows_from_the_share_of_lost_nodes() {
+    fn zone_state_follows_from_the_share_of_unready_nodes() {
         for (ready, not_ready, wanted) in [
-            (1, 0, State::Normal),
-            (0, 1, State::FullDisruption),
-            (0, 7, State::FullDisruption),
-            (2, 3, State::PartialDisruption),
-            (3, 3, State::Normal),
-            (1, 2, State::Normal),
-            (45, 55, State::PartialDisruption),
-            (46, 54, State::Normal),
-            (9, 11, State::PartialDisruption),
+            (1, 0, ZoneState::Normal),
+            (0, 1, ZoneState::FullDisruption),
+            (0, 7, ZoneState::FullDisruption),
+            (2, 3, ZoneState::PartialDisruption),
+            (3, 3, ZoneState::Normal),
+            (1, 2, ZoneState::Normal),
+            (45, 55, ZoneState::PartialDisruption),
+            (46, 54, ZoneState::Normal),
+            (9, 11, ZoneState::PartialDisruption),
         ] {
-            assert_eq!(census(ready, not_ready).state(&PACES), wanted, "{ready} ready, {not_ready} not");
+            assert_eq!(
+                zone_counts(ready, not_ready).state(&EVICTION_RATES),
+                wanted,
+                "{ready} ready, {not_ready} not"
+            );
         }
     }
 
     /// Proves NLC-57, NLC-91.
     #[test]
-    fn the_pace_follows_from_the_state_and_the_size() {
+    fn eviction_rate_follows_from_zone_state_and_size() {
         let same = |one: f32, other: f32| one.to_bits() == other.to_bits();
-        assert!(same(pace(State::Normal, 500, &PACES), 0.1));
-        assert!(same(pace(State::FullDisruption, 500, &PACES), 0.1));
-        assert!(same(pace(State::PartialDisruption, 51, &PACES), 0.01));
-        assert!(same(pace(State::PartialDisruption, 50, &PACES), 0.0));
-        let odd = EvictionRates { large_cluster_size_threshold: -1, ..PACES };
-        assert!(same(pace(State::PartialDisruption, 3, &odd), 0.01));
+        assert!(same(eviction_rate(ZoneState::Normal, 500, &EVICTION_RATES), 0.1));
+        assert!(same(eviction_rate(ZoneState::FullDisruption, 500, &EVICTION_RATES), 0.1));
+        assert!(same(eviction_rate(ZoneState::PartialDisruption, 51, &EVICTION_RATES), 0.01));
+        assert!(same(eviction_rate(ZoneState::PartialDisruption, 50, &EVICTION_RATES), 0.0));
+        let negative_threshold = EvictionRates { large_cluster_size_threshold: -1, ..EVICTION_RATES };
+        assert!(same(eviction_rate(ZoneState::PartialDisruption, 3, &negative_threshold), 0.01));
     }
 
     /// Proves NLC-58.
     #[test]
-    fn the_pace_changes_with_the_state_only() {
+    fn eviction_rate_changes_only_with_the_zone_state() {
         let mut zones = Zones::default();
-        judge(&mut zones, &[("a", census(40, 60)), ("b", census(1, 0))], 0);
-        assert_eq!(seconds_between_turns(&mut zones, "a", 1000), Some(100));
-        // It shrinks below what is large, and stays as unhealthy as it was.
-        judge(&mut zones, &[("a", census(10, 30)), ("b", census(1, 0))], 2000);
-        assert_eq!(seconds_between_turns(&mut zones, "a", 3000), Some(100));
-        judge(&mut zones, &[("a", census(40, 0)), ("b", census(1, 0))], 4000);
-        assert_eq!(seconds_between_turns(&mut zones, "a", 5000), Some(10));
-        judge(&mut zones, &[("a", census(10, 30)), ("b", census(1, 0))], 6000);
-        assert_eq!(seconds_between_turns(&mut zones, "a", 7000), None);
-        judge(&mut zones, &[("a", census(0, 40)), ("b", census(1, 0))], 8000);
-        assert_eq!((state(&zones, "a"), state(&zones, "b")), (State::FullDisruption, State::Normal));
-        assert_eq!(seconds_between_turns(&mut zones, "a", 9000), Some(10));
+        update_states(&mut zones, &[("a", zone_counts(40, 60)), ("b", zone_counts(1, 0))], 0);
+        assert_eq!(seconds_between_releases(&mut zones, "a", 1000), Some(100));
+        // It is no longer large, and stays in partial disruption.
+        update_states(&mut zones, &[("a", zone_counts(10, 30)), ("b", zone_counts(1, 0))], 2000);
+        assert_eq!(seconds_between_releases(&mut zones, "a", 3000), Some(100));
+        update_states(&mut zones, &[("a", zone_counts(40, 0)), ("b", zone_counts(1, 0))], 4000);
+        assert_eq!(seconds_between_releases(&mut zones, "a", 5000), Some(10));
+        update_states(&mut zones, &[("a", zone_counts(10, 30)), ("b", zone_counts(1, 0))], 6000);
+        assert_eq!(seconds_between_releases(&mut zones, "a", 7000), None);
+        update_states(&mut zones, &[("a", zone_counts(0, 40)), ("b", zone_counts(1, 0))], 8000);
+        assert_eq!((state(&zones, "a"), state(&zones, "b")), (ZoneState::FullDisruption, ZoneState::Normal));
+        assert_eq!(seconds_between_releases(&mut zones, "a", 9000), Some(10));
     }
 
     /// Proves NLC-59, NLC-60, NLC-61, NLC-81.
     #[test]
-    fn when_all_zones_are_lost_nothing_is_tainted_until_somebody_is_back() {
+    fn full_disruption_of_all_zones_stops_tainting_until_a_node_is_ready() {
         let mut zones = Zones::default();
-        zones.meet(&ArcStr::from("a"), &PACES, at(0));
-        assert_eq!(state(&zones, "a"), State::Initial);
-        let all_lost = [("a", census(0, 2)), ("b", census(0, 60))];
-        assert_eq!(judge(&mut zones, &all_lost, 0), Turn::EnterFullDisruption);
-        assert_eq!(seconds_between_turns(&mut zones, "a", 100), None);
-        assert_eq!(judge(&mut zones, &all_lost, 100), Turn::None);
-        assert_eq!(seconds_between_turns(&mut zones, "b", 200), None);
-        let one_back = [("a", census(1, 1)), ("b", census(0, 60))];
-        assert_eq!(judge(&mut zones, &one_back, 300), Turn::LeaveFullDisruption);
-        assert_eq!(seconds_between_turns(&mut zones, "a", 400), Some(10));
+        zones.ensure_zone(&ArcStr::from("a"), &EVICTION_RATES, at(0));
+        assert_eq!(state(&zones, "a"), ZoneState::Initial);
+        let all_disrupted = [("a", zone_counts(0, 2)), ("b", zone_counts(0, 60))];
+        assert_eq!(update_states(&mut zones, &all_disrupted, 0), DisruptionChange::EnterFullDisruption);
+        assert_eq!(seconds_between_releases(&mut zones, "a", 100), None);
+        assert_eq!(update_states(&mut zones, &all_disrupted, 100), DisruptionChange::None);
+        assert_eq!(seconds_between_releases(&mut zones, "b", 200), None);
+        let one_ready = [("a", zone_counts(1, 1)), ("b", zone_counts(0, 60))];
+        assert_eq!(update_states(&mut zones, &one_ready, 300), DisruptionChange::LeaveFullDisruption);
+        assert_eq!(seconds_between_releases(&mut zones, "a", 400), Some(10));
         assert_eq!(
-            seconds_between_turns(&mut zones, "b", 400),
+            seconds_between_releases(&mut zones, "b", 400),
             Some(10),
-            "also of zones that are still lost"
+            "also of zones still in full disruption"
         );
-        assert_eq!(judge(&mut zones, &one_back, 500), Turn::None);
-        assert_eq!(judge(&mut zones, &all_lost, 600), Turn::EnterFullDisruption);
+        assert_eq!(update_states(&mut zones, &one_ready, 500), DisruptionChange::None);
+        assert_eq!(update_states(&mut zones, &all_disrupted, 600), DisruptionChange::EnterFullDisruption);
     }
 
     /// Proves NLC-77, NLC-86.
     #[test]
-    fn a_zone_without_nodes_is_forgotten_and_begins_anew() {
+    fn zone_without_nodes_is_dropped_and_starts_as_initial() {
         let mut zones = Zones::default();
-        judge(&mut zones, &[("a", census(0, 3)), ("b", census(1, 0))], 0);
-        zones.tainter("a").unwrap().add(&ArcStr::from("n"), at(0));
-        let (turn, lost) = zones.judge(&BTreeMap::from([(ArcStr::from("b"), census(1, 0))]), &PACES, at(5));
-        assert_eq!((turn, lost), (Turn::None, vec![ArcStr::from("a")]));
-        assert!(zones.tainter("a").is_none());
-        assert!(zones.meet(&ArcStr::from("a"), &PACES, at(10)) && state(&zones, "a") == State::Initial);
-        assert_eq!(zones.tainter("a").unwrap().next(at(10)), None);
-        // Nobody at all was judged: that says nothing about anybody.
-        assert_eq!(zones.judge(&BTreeMap::new(), &PACES, at(15)).0, Turn::None);
-        assert_eq!(judge(&mut zones, &[("a", census(0, 1))], 20), Turn::EnterFullDisruption);
+        update_states(&mut zones, &[("a", zone_counts(0, 3)), ("b", zone_counts(1, 0))], 0);
+        zones.taint_queue("a").unwrap().add(&ArcStr::from("n"), at(0));
+        let (change, dropped) = zones.update_states(
+            &BTreeMap::from([(ArcStr::from("b"), zone_counts(1, 0))]),
+            &EVICTION_RATES,
+            at(5),
+        );
+        assert_eq!((change, dropped), (DisruptionChange::None, vec![ArcStr::from("a")]));
+        assert!(zones.taint_queue("a").is_none());
+        assert!(
+            zones.ensure_zone(&ArcStr::from("a"), &EVICTION_RATES, at(10))
+                && state(&zones, "a") == ZoneState::Initial
+        );
+        assert_eq!(zones.taint_queue("a").unwrap().next(at(10)), None);
+        // No node's health is known, which says nothing about the zones.
+        assert_eq!(zones.update_states(&BTreeMap::new(), &EVICTION_RATES, at(15)).0, DisruptionChange::None);
+        assert_eq!(
+            update_states(&mut zones, &[("a", zone_counts(0, 1))], 20),
+            DisruptionChange::EnterFullDisruption
+        );
     }
 
     #[test]
-    fn everybody_has_one_turn_at_a_time_however_fast_the_pace() {
+    fn each_node_is_released_once_at_a_time_at_any_rate() {
         let mut zones = Zones::default();
-        let fast = EvictionRates { node_eviction_rate: f32::MAX, ..PACES };
-        zones.meet(&ArcStr::from("a"), &fast, at(0));
+        let fast = EvictionRates { node_eviction_rate: f32::MAX, ..EVICTION_RATES };
+        zones.ensure_zone(&ArcStr::from("a"), &fast, at(0));
         for node in ["x", "y"] {
-            zones.tainter("a").unwrap().add(&ArcStr::from(node), at(0));
+            zones.taint_queue("a").unwrap().add(&ArcStr::from(node), at(0));
         }
-        let turns =
-            |zones: &mut Zones| zones.turns(at(1)).into_iter().map(|(_, node)| node).collect::<Vec<_>>();
-        assert_eq!(turns(&mut zones), ["x", "y"]);
+        let due =
+            |zones: &mut Zones| zones.due_nodes(at(1)).into_iter().map(|(_, node)| node).collect::<Vec<_>>();
+        assert_eq!(due(&mut zones), ["x", "y"]);
         zones.remove("x");
-        assert_eq!(turns(&mut zones), ["y"]);
+        assert_eq!(due(&mut zones), ["y"]);
         assert_eq!(zones.next_at(at(2)), Some(at(2)));
     }
 
     /// Proves NLC-15.
     #[test]
-    fn a_zone_is_named_by_region_and_zone_the_older_labels_first() {
+    fn zone_key_uses_deprecated_region_and_zone_labels_first() {
         let zone = |labels: serde_json::Value| {
             let node = serde_json::json!({"metadata": {"name": "n", "labels": labels}});
             zone_of(&serde_json::from_value(node).unwrap()).to_string()
@@ -356,13 +386,17 @@ mod tests {
         assert_eq!(zone(serde_json::json!({})), "");
         assert_eq!(zone(serde_json::json!({region: "eu", zone_label: "a"})), "eu:\0:a");
         assert_eq!(zone(serde_json::json!({region: "eu", zone_label: "a", old_zone: "b"})), "eu:\0:b");
-        assert_eq!(zone(serde_json::json!({zone_label: "a", old_zone: ""})), "", "an empty one is one, too");
+        assert_eq!(
+            zone(serde_json::json!({zone_label: "a", old_zone: ""})),
+            "",
+            "an empty deprecated label wins, too"
+        );
         assert_eq!(zone(serde_json::json!({zone_label: "a"})), ":\0:a");
     }
 
     #[test]
-    fn health_is_told_in_percent() {
-        assert!((census(1, 3).health() - 25.0).abs() < f64::EPSILON);
-        assert!((census(0, 0).health() - 100.0).abs() < f64::EPSILON);
+    fn zone_health_is_in_percent() {
+        assert!((zone_counts(1, 3).health() - 25.0).abs() < f64::EPSILON);
+        assert!((zone_counts(0, 0).health() - 100.0).abs() < f64::EPSILON);
     }
 }

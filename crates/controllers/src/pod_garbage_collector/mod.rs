@@ -1,13 +1,13 @@
-//! Force-deletes pods that nobody else will finish off: terminated ones beyond a threshold, those of nodes
-//! that vanished or are out of service, and those that were deleted before they were bound.
+//! Force-deletes terminated pods beyond a threshold, pods on deleted nodes, terminating pods on
+//! out-of-service nodes, and terminating pods that were never bound.
 //!
-//! There is one item, a pass over everything, which comes again a while after it ended. Each pod is
-//! handled once in a pass, by the first step that finds it.
+//! There is one item: a collection over all pods and nodes, requeued 20 seconds after it ended. In one
+//! collection each pod is handled once, by the first step that selects it.
 //!
 //! Parity: pkg/controller/podgc/gc_controller.go.
 
+mod candidates;
 mod quarantine;
-mod suspects;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use keleustes_plan::{
 use serde_json::json;
 
 use crate::disruption_target;
+use candidates::Candidates;
 use quarantine::Quarantine;
-use suspects::Candidates;
 
-/// What the controller needs to be told.
+/// Options of the pod garbage collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodGarbageCollectorOptions {
-    /// How many terminated pods may stay; with zero or less, all may.
+    /// How many terminated pods are kept; zero or less keeps all (`--terminated-pod-gc-threshold`).
     pub terminated_pod_threshold: i32,
 }
 
@@ -37,23 +37,23 @@ impl Default for PodGarbageCollectorOptions {
     }
 }
 
-/// The pause between the end of a pass and the next one.
-const PAUSE: Duration = Duration::from_secs(20);
+/// Delay from the end of one collection to the start of the next.
+const GC_CHECK_PERIOD: Duration = Duration::from_secs(20);
 
 static FORCE_DELETED: Metric = Metric::counter(
     "pod_gc_collector_force_delete_pods_total",
-    "Number of pods that this controller set out to delete by force.",
+    "Number of pods that are being forcefully deleted since the Pod GC Controller started.",
     &["namespace", "reason"],
 );
-static FAILED: Metric = Metric::counter(
+static FORCE_DELETE_ERRORS: Metric = Metric::counter(
     "pod_gc_collector_force_delete_pod_errors_total",
-    "Number of pods that this controller failed to delete by force.",
+    "Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
     &["namespace", "reason"],
 );
 
-/// The controller.
+/// Builds the controller.
 #[must_use]
-pub fn controller(settings: PodGarbageCollectorOptions) -> Controller {
+pub fn controller(options: PodGarbageCollectorOptions) -> Controller {
     Controller::new("pod-garbage-collector-controller")
         .also_known_as(&["podgc"])
         .service_account("pod-garbage-collector")
@@ -62,26 +62,26 @@ pub fn controller(settings: PodGarbageCollectorOptions) -> Controller {
             Grant { group: "", resource: "pods/status", verbs: &["patch"] },
             Grant { group: "", resource: "nodes", verbs: &["get"] },
         ])
-        .metrics([&FORCE_DELETED, &FAILED])
+        .metrics([&FORCE_DELETED, &FORCE_DELETE_ERRORS])
         .with_loop(
-            Loop::reconciling("pod_garbage_collector", Pass { settings, quarantine: Memory::default() })
+            Loop::reconciling("pod_garbage_collector", PodGc { options, quarantine: Memory::default() })
                 .reads::<Pod>()
                 .reads::<Node>()
                 .initial_item(Key::cluster("pass")),
         )
 }
 
-/// Why a pod goes.
+/// Why a pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum DeletionReason {
     Terminated,
     OutOfService,
     Orphaned,
     Unscheduled,
 }
 
-impl Why {
-    /// The label of the metrics.
+impl DeletionReason {
+    /// The value of the metric label `reason`.
     fn label(self) -> &'static str {
         match self {
             Self::Terminated => "terminated",
@@ -101,77 +101,81 @@ impl Why {
     }
 }
 
-struct Pass {
-    settings: PodGarbageCollectorOptions,
+struct PodGc {
+    options: PodGarbageCollectorOptions,
     quarantine: Memory<Quarantine>,
 }
 
-impl Reconciler for Pass {
+impl Reconciler for PodGc {
     fn reconcile<'a>(
         &'a self,
         cx: &'a mut Context<'_>,
         _: &'a Item,
     ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(async move {
-            self.pass(cx).await;
-            Ok(Requeue::After(PAUSE))
+            self.collect(cx).await;
+            Ok(Requeue::After(GC_CHECK_PERIOD))
         })
     }
 }
 
-impl Pass {
-    async fn pass(&self, cx: &mut Context<'_>) {
-        let threshold = self.settings.terminated_pod_threshold;
-        let (mut suspects, quarantined, now) = cx.gather(|view| {
-            let suspects = Candidates::gather(view, threshold);
+impl PodGc {
+    async fn collect(&self, cx: &mut Context<'_>) {
+        let threshold = self.options.terminated_pod_threshold;
+        let (mut candidates, quarantined, now) = cx.gather(|view| {
+            let candidates = Candidates::gather(view, threshold);
             let quarantined = self.quarantine.with(|quarantine| {
-                suspects.unknown_nodes.iter().for_each(|node| quarantine.admit(node, view.now().monotonic));
+                candidates.unknown_nodes.iter().for_each(|node| quarantine.admit(node, view.now().monotonic));
                 quarantine.release(view.now().monotonic)
             });
-            (suspects, quarantined, view.now().wall)
+            (candidates, quarantined, view.now().wall)
         });
-        force_delete(cx, &suspects.terminated, Why::Terminated, now).await;
-        force_delete(cx, &suspects.out_of_service, Why::OutOfService, now).await;
-        let gone = gone(cx, &suspects, &quarantined).await;
-        suspects.without_node.retain(|pod| gone.contains(&pod.node_name));
-        force_delete(cx, &suspects.without_node, Why::Orphaned, now).await;
-        force_delete(cx, &suspects.unscheduled, Why::Unscheduled, now).await;
+        force_delete(cx, &candidates.terminated, DeletionReason::Terminated, now).await;
+        force_delete(cx, &candidates.out_of_service, DeletionReason::OutOfService, now).await;
+        let deleted_nodes = deleted_nodes(cx, &candidates, &quarantined).await;
+        candidates.without_node.retain(|pod| deleted_nodes.contains(&pod.node_name));
+        force_delete(cx, &candidates.without_node, DeletionReason::Orphaned, now).await;
+        force_delete(cx, &candidates.unscheduled, DeletionReason::Unscheduled, now).await;
     }
 }
 
-/// Those of the nodes that no pod waits for in vain: they are neither cached nor, freshly asked, there. Of
-/// whom nobody can tell just now is asked again after another quarantine.
-async fn gone(cx: &mut Context<'_>, suspects: &Candidates, quarantined: &[InternedStr]) -> Vec<InternedStr> {
-    let unknown = |node: &&InternedStr| suspects.unknown_nodes.contains(*node);
+/// The quarantined nodes that are neither cached nor found by a live read. A node whose live read fails is
+/// checked again after another quarantine. Parity: discoverDeletedNodes.
+async fn deleted_nodes(
+    cx: &mut Context<'_>,
+    candidates: &Candidates,
+    quarantined: &[InternedStr],
+) -> Vec<InternedStr> {
+    let unknown = |node: &&InternedStr| candidates.unknown_nodes.contains(*node);
     let keys: Vec<Key> = quarantined.iter().filter(unknown).map(|node| Key::cluster(&**node)).collect();
     let answers = cx.fetch_all::<Node>(&keys).await;
     let absent = keys.iter().zip(answers).filter(|(_, answer)| matches!(answer, Ok(None)));
     absent.map(|(key, _)| InternedStr::from(&*key.name)).collect()
 }
 
-/// Deletes pods without giving them time. One that has not ended is first said to have failed, so that
-/// whoever counts on it learns what became of it; if that cannot be said, it stays until the next pass.
-async fn force_delete(cx: &mut Context<'_>, pods: &[Arc<Pod>], why: Why, now: Time) {
-    let (ended, unended): (Vec<_>, Vec<_>) = pods.iter().partition(|pod| pod.is_terminal());
+/// Deletes pods with grace period zero. A pod that is not terminal is first set to phase `Failed`, so that
+/// its controller learns the result; if that patch fails, the pod is kept until the next collection.
+async fn force_delete(cx: &mut Context<'_>, pods: &[Arc<Pod>], reason: DeletionReason, now: Time) {
+    let (terminal, non_terminal): (Vec<_>, Vec<_>) = pods.iter().partition(|pod| pod.is_terminal());
     let mut plan = Plan::none();
-    plan.push_parallel(unended.iter().map(|pod| mark_failed(pod, why, now)).collect());
-    let marked = carry_out(cx, plan, &unended).await;
-    let ready: Vec<&Arc<Pod>> = ended.into_iter().chain(marked).collect();
+    plan.push_parallel(non_terminal.iter().map(|pod| mark_failed(pod, reason, now)).collect());
+    let marked = apply_per_pod(cx, plan, &non_terminal).await;
+    let deletable: Vec<&Arc<Pod>> = terminal.into_iter().chain(marked).collect();
     let mut plan = Plan::none();
-    plan.push_parallel(ready.iter().map(|pod| delete(pod, why)).collect());
+    plan.push_parallel(deletable.iter().map(|pod| delete(pod, reason)).collect());
     let deleted: BTreeSet<&Key> =
-        carry_out(cx, plan, &ready).await.into_iter().map(|pod| pod.key()).collect();
+        apply_per_pod(cx, plan, &deletable).await.into_iter().map(|pod| pod.key()).collect();
     for pod in pods {
-        let labels = [pod.meta.key.namespace.as_str(), why.label()];
+        let labels = [pod.meta.key.namespace.as_str(), reason.label()];
         cx.measure(FORCE_DELETED.increment(&labels));
         if !deleted.contains(pod.key()) {
-            cx.measure(FAILED.increment(&labels));
+            cx.measure(FORCE_DELETE_ERRORS.increment(&labels));
         }
     }
 }
 
-/// Carries out one write per pod and tells for which of them it was done.
-async fn carry_out<'p>(cx: &mut Context<'_>, plan: Plan, pods: &[&'p Arc<Pod>]) -> Vec<&'p Arc<Pod>> {
+/// Applies one write per pod and returns the pods whose write succeeded.
+async fn apply_per_pod<'p>(cx: &mut Context<'_>, plan: Plan, pods: &[&'p Arc<Pod>]) -> Vec<&'p Arc<Pod>> {
     if plan.is_none() {
         return Vec::new();
     }
@@ -180,21 +184,21 @@ async fn carry_out<'p>(cx: &mut Context<'_>, plan: Plan, pods: &[&'p Arc<Pod>]) 
     done.map(|(pod, _)| *pod).collect()
 }
 
-fn mark_failed(pod: &Arc<Pod>, why: Why, now: Time) -> Write {
+fn mark_failed(pod: &Arc<Pod>, reason: DeletionReason, now: Time) -> Write {
     let mut status = json!({"phase": "Failed", "observedGeneration": pod.meta.generation});
-    if why == Why::Orphaned {
+    if reason == DeletionReason::Orphaned {
         let condition =
-            disruption_target::wanted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now);
+            disruption_target::condition(pod, "DeletionByPodGC", "PodGC: node no longer exists", now);
         status["conditions"] = json!([condition]);
     }
     Write::patch(&**pod, PatchKind::Strategic, json!({"status": status}))
         .on_subresource("status")
         .on_failure(OnFailure::LogOnly)
-        .because(why.because())
+        .because(reason.because())
 }
 
-fn delete(pod: &Arc<Pod>, why: Why) -> Write {
-    Write::delete(&**pod).grace_seconds(0).on_failure(OnFailure::LogOnly).because(why.because())
+fn delete(pod: &Arc<Pod>, reason: DeletionReason) -> Write {
+    Write::delete(&**pod).grace_seconds(0).on_failure(OnFailure::LogOnly).because(reason.because())
 }
 
 #[cfg(test)]

@@ -1,27 +1,27 @@
-//! Names of nodes that pods are bound to and nobody knows, kept until it is certain that none is coming.
+//! Names of unknown nodes that pods are bound to, held back until it is certain that the node does not exist.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use keleustes_objects::InternedStr;
 
-/// How long a name waits.
-const WAIT: Duration = Duration::from_secs(40);
+/// How long a name is quarantined.
+const QUARANTINE_TIME: Duration = Duration::from_secs(40);
 
-/// The waiting names.
+/// The quarantined names and the end of each quarantine.
 ///
-/// With the process they are lost, and wait once more in the next one: pods of vanished nodes go a little
-/// later, and none goes too early.
+/// Lost on failover: the new leader starts every quarantine again, so pods on deleted nodes are deleted
+/// later, never too early.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine(BTreeMap<InternedStr, Duration>);
 
 impl Quarantine {
-    /// Lets a name wait. One that waits already waits no longer for being named again.
+    /// Quarantines a name. Admitting it again does not extend the quarantine.
     pub(super) fn admit(&mut self, node: &InternedStr, now: Duration) {
-        self.0.entry(node.clone()).or_insert_with(|| now + WAIT);
+        self.0.entry(node.clone()).or_insert_with(|| now + QUARANTINE_TIME);
     }
 
-    /// Lets the names go that have waited long enough.
+    /// Removes and returns the names whose quarantine is over.
     pub(super) fn release(&mut self, now: Duration) -> Vec<InternedStr> {
         self.0.extract_if(.., |_, until| *until <= now).map(|(node, _)| node).collect()
     }
@@ -37,7 +37,7 @@ mod tests {
 
     /// Proves PGC-5.
     #[test]
-    fn a_name_waits_forty_seconds_from_the_first_time_it_is_named() {
+    fn quarantine_lasts_forty_seconds_from_the_first_admission() {
         let mut quarantine = Quarantine::default();
         quarantine.admit(&InternedStr::from("b"), at(0));
         quarantine.admit(&InternedStr::from("a"), at(20));

@@ -1,4 +1,4 @@
-//! What a pass does about pods and nodes, told step by step.
+//! Collections over small clusters, step by step.
 
 use std::collections::BTreeSet;
 
@@ -9,41 +9,41 @@ use serde_json::Value;
 
 use super::*;
 
-/// A world that is looked at pass by pass.
-struct Passes {
+/// A cluster under test.
+struct TestCluster {
     a_loop: Loop,
-    world: RehearsalCluster,
+    rehearsal: RehearsalCluster,
 }
 
-fn passes(threshold: i32) -> Passes {
+fn test_cluster(threshold: i32) -> TestCluster {
     let a_loop =
         controller(PodGarbageCollectorOptions { terminated_pod_threshold: threshold }).loops.remove(0);
-    let world = RehearsalCluster::of(&a_loop);
-    Passes { a_loop, world }
+    let rehearsal = RehearsalCluster::of(&a_loop);
+    TestCluster { a_loop, rehearsal }
 }
 
-impl Passes {
+impl TestCluster {
     fn with<T: keleustes_objects::Kind>(mut self, json: Value) -> Self {
-        self.world = self.world.with::<T>(json);
+        self.rehearsal = self.rehearsal.with::<T>(json);
         self
     }
 
-    fn refusing<T: keleustes_objects::Kind>(mut self, verb: &str, key: &Key, reason: ErrorReason) -> Self {
-        self.world = self.world.failing::<T>(verb, key, ApiError::transport(reason, "refused"));
+    fn failing<T: keleustes_objects::Kind>(mut self, verb: &str, key: &Key, reason: ErrorReason) -> Self {
+        self.rehearsal = self.rehearsal.failing::<T>(verb, key, ApiError::transport(reason, "refused"));
         self
     }
 
-    fn pass(&mut self) -> String {
-        let transcript = self.world.reconcile(&self.a_loop, Key::cluster("pass"));
-        let told = transcript.strip_suffix("requeue after 20s\n").expect("the next pass");
-        told.to_owned()
+    fn collect(&mut self) -> String {
+        let transcript = self.rehearsal.reconcile(&self.a_loop, Key::cluster("pass"));
+        let transcript = transcript.strip_suffix("requeue after 20s\n").expect("requeued");
+        transcript.to_owned()
     }
 
-    /// A pass, and another one when every quarantine is over.
-    fn pass_twice(&mut self) -> (String, String) {
-        let first = self.pass();
-        self.world.advance_clock(Duration::from_secs(60));
-        (first, self.pass())
+    /// A collection, and another one after every quarantine is over.
+    fn collect_twice(&mut self) -> (String, String) {
+        let first = self.collect();
+        self.rehearsal.advance_clock(Duration::from_secs(60));
+        (first, self.collect())
     }
 }
 
@@ -76,22 +76,22 @@ fn node(name: &str, ready: &str, taint: &str) -> Value {
     })
 }
 
-/// Which pods a transcript deletes, in order.
+/// The pods that a transcript deletes, in order.
 fn deleted(transcript: &str) -> Vec<&str> {
     let names = transcript.lines().filter_map(|line| line.strip_prefix("delete pods a/"));
     names.filter_map(|rest| rest.split(' ').next()).collect()
 }
 
-fn deletes(threshold: i32, objects: impl FnOnce(Passes) -> Passes) -> Vec<String> {
-    let mut passes = objects(passes(threshold).with::<Node>(node("there", "True", "x")));
-    let transcript = passes.pass();
+fn deletes(threshold: i32, objects: impl FnOnce(TestCluster) -> TestCluster) -> Vec<String> {
+    let mut cluster = objects(test_cluster(threshold).with::<Node>(node("there", "True", "x")));
+    let transcript = cluster.collect();
     let names: BTreeSet<&str> = deleted(&transcript).into_iter().collect();
     names.into_iter().map(str::to_owned).collect()
 }
 
 /// Proves PGC-1, PGC-2, PGC-40.
 #[test]
-fn it_is_one_pass_after_the_other_over_pods_and_nodes() {
+fn controller_collects_repeatedly_over_pods_and_nodes() {
     let controller = controller(PodGarbageCollectorOptions::default());
     assert_eq!((controller.name, controller.aliases), ("pod-garbage-collector-controller", &["podgc"][..]));
     assert_eq!(
@@ -103,47 +103,48 @@ fn it_is_one_pass_after_the_other_over_pods_and_nodes() {
     assert_eq!(reads, ["pods", "nodes"]);
     assert!(a_loop.watches.is_empty());
     assert_eq!((a_loop.workers, a_loop.initial_items.len()), (1, 1));
-    // `pass` checks that the next one follows after twenty seconds.
-    assert_eq!(passes(1).pass(), "");
+    // `collect` checks that the next one follows after twenty seconds.
+    assert_eq!(test_cluster(1).collect(), "");
 }
 
 /// Proves PGC-3.
 #[test]
-fn a_threshold_of_nothing_leaves_terminated_pods_alone() {
+fn zero_threshold_keeps_all_terminated_pods() {
     assert_eq!(PodGarbageCollectorOptions::default().terminated_pod_threshold, 12_500);
     for threshold in [0, -1] {
         let terminated =
-            |passes: Passes| passes.with::<Pod>(pod("x", "Failed")).with::<Pod>(pod("y", "Failed"));
+            |cluster: TestCluster| cluster.with::<Pod>(pod("x", "Failed")).with::<Pod>(pod("y", "Failed"));
         assert!(deletes(threshold, terminated).is_empty());
-        let unscheduled = |passes: Passes| passes.with::<Pod>(on("", terminating(pod("x", "Pending"))));
+        let unscheduled =
+            |cluster: TestCluster| cluster.with::<Pod>(on("", terminating(pod("x", "Pending"))));
         assert_eq!(deletes(threshold, unscheduled), ["x"]);
     }
 }
 
 /// Proves PGC-8.
 #[test]
-fn steps_come_in_order_and_no_pod_is_handled_twice() {
-    let mut passes = passes(1)
+fn steps_run_in_order_and_handle_each_pod_once() {
+    let mut cluster = test_cluster(1)
         .with::<Node>(node("out", "False", "node.kubernetes.io/out-of-service"))
         .with::<Pod>(on("out", terminating(pod("both", "Failed"))))
         .with::<Pod>(on("out", terminating(pod("out", "Running"))))
         .with::<Pod>(on("gone", pod("orphan", "Running")))
         .with::<Pod>(on("", terminating(pod("unscheduled", "Pending"))))
         .with::<Pod>(on("", pod("young", "Succeeded")));
-    let (first, second) = passes.pass_twice();
+    let (first, second) = cluster.collect_twice();
     assert_eq!(deleted(&first), ["both", "out", "unscheduled"]);
-    // What was deleted is still cached here; the orphan has waited long enough.
+    // Deleted pods are still cached here; the quarantine of the orphan's node is over.
     assert_eq!(deleted(&second), ["both", "out", "orphan", "unscheduled"]);
 }
 
 /// Proves PGC-10, PGC-51.
 #[test]
-fn whoever_is_not_pending_running_or_unknown_has_terminated() {
-    let all = |passes: Passes| {
+fn pods_not_pending_running_or_unknown_count_as_terminated() {
+    let all = |cluster: TestCluster| {
         ["Pending", "Running", "Unknown", "Succeeded", "Failed", ""]
             .iter()
             .enumerate()
-            .fold(passes, |passes, (at, phase)| passes.with::<Pod>(pod(&format!("p{at}"), phase)))
+            .fold(cluster, |cluster, (at, phase)| cluster.with::<Pod>(pod(&format!("p{at}"), phase)))
             .with::<Pod>(terminating(pod("p6", "Failed")))
             .with::<Pod>({
                 let mut young = pod("young", "Failed");
@@ -156,41 +157,41 @@ fn whoever_is_not_pending_running_or_unknown_has_terminated() {
 
 /// Proves PGC-11, PGC-12, PGC-50.
 #[test]
-fn the_surplus_goes_evicted_first_then_oldest_then_by_name() {
+fn pods_beyond_the_threshold_are_deleted_evicted_first_then_oldest_then_by_name() {
     let aged = |name: &str, phase: &str, day: u8| {
         let mut pod = pod(name, phase);
         pod["metadata"]["creationTimestamp"] = json!(format!("2026-01-{day:02}T00:00:00Z"));
         pod
     };
-    let three = |passes: Passes, c: Value| {
-        passes.with::<Pod>(aged("a", "Failed", 1)).with::<Pod>(aged("b", "Succeeded", 2)).with::<Pod>(c)
+    let three = |cluster: TestCluster, c: Value| {
+        cluster.with::<Pod>(aged("a", "Failed", 1)).with::<Pod>(aged("b", "Succeeded", 2)).with::<Pod>(c)
     };
-    assert_eq!(deletes(1, |passes| three(passes, aged("c", "Failed", 3))), ["a", "b"]);
-    assert_eq!(deletes(3, |passes| three(passes, aged("c", "Failed", 3))), [""; 0]);
+    assert_eq!(deletes(1, |cluster| three(cluster, aged("c", "Failed", 3))), ["a", "b"]);
+    assert_eq!(deletes(3, |cluster| three(cluster, aged("c", "Failed", 3))), [""; 0]);
     let mut evicted = aged("c", "Failed", 3);
     evicted["status"]["reason"] = json!("Evicted");
-    assert_eq!(deletes(2, |passes| three(passes, evicted)), ["c"]);
-    // The reason alone is not enough.
+    assert_eq!(deletes(2, |cluster| three(cluster, evicted)), ["c"]);
+    // The reason without phase `Failed` is not enough.
     let mut succeeded = aged("c", "Succeeded", 3);
     succeeded["status"]["reason"] = json!("Evicted");
-    assert_eq!(deletes(2, |passes| three(passes, succeeded)), ["a"]);
-    let same_age = |passes: Passes| {
-        ["z", "y", "x"].iter().fold(passes, |passes, name| passes.with::<Pod>(pod(name, "Failed")))
+    assert_eq!(deletes(2, |cluster| three(cluster, succeeded)), ["a"]);
+    let same_age = |cluster: TestCluster| {
+        ["z", "y", "x"].iter().fold(cluster, |cluster, name| cluster.with::<Pod>(pod(name, "Failed")))
     };
     assert_eq!(deletes(2, same_age), ["x"]);
 }
 
 /// Proves PGC-13, PGC-32, PGC-36, PGC-37, PGC-41, PGC-42.
 #[test]
-fn one_failure_stops_nobody_else_and_is_counted() {
-    let mut passes = passes(1);
+fn failed_deletion_is_counted_and_does_not_stop_others() {
+    let mut cluster = test_cluster(1);
     for name in ["x", "y", "z"] {
-        passes = passes.with::<Pod>(on("", pod(name, "Failed")));
+        cluster = cluster.with::<Pod>(on("", pod(name, "Failed")));
     }
     for reason in [ErrorReason::NotFound, ErrorReason::Conflict, ErrorReason::Unavailable] {
-        passes = passes.refusing::<Pod>("delete", &Key::namespaced("a", "x"), reason);
+        cluster = cluster.failing::<Pod>("delete", &Key::namespaced("a", "x"), reason);
         assert_eq!(
-            passes.pass(),
+            cluster.collect(),
             "delete pods a/x because there are too many terminated pods FAILED: refused\n\
              delete pods a/y because there are too many terminated pods\n\
              measure pod_gc_collector_force_delete_pods_total{a,terminated} 1\n\
@@ -198,8 +199,9 @@ fn one_failure_stops_nobody_else_and_is_counted() {
              measure pod_gc_collector_force_delete_pods_total{a,terminated} 1\n"
         );
     }
-    let write = delete(&Arc::new(serde_json::from_value(pod("x", "Failed")).unwrap()), Why::Terminated);
-    assert_eq!(write.target.uid.to_string(), "uid-x", "the life that was seen, and no other");
+    let write =
+        delete(&Arc::new(serde_json::from_value(pod("x", "Failed")).unwrap()), DeletionReason::Terminated);
+    assert_eq!(write.target.uid.to_string(), "uid-x", "the UID is a precondition");
     assert!(matches!(
         write.action,
         Action::Delete { grace_seconds: Some(0), resource_version_precondition: None, .. }
@@ -208,44 +210,45 @@ fn one_failure_stops_nobody_else_and_is_counted() {
 
 /// Proves PGC-15, PGC-16, PGC-17.
 #[test]
-fn terminating_pods_go_from_nodes_that_are_out_of_service_and_not_ready() {
+fn terminating_pods_on_unready_out_of_service_nodes_are_deleted() {
     const TAINT: &str = "node.kubernetes.io/out-of-service";
-    for (ready, taint, is_terminating, goes) in [
+    for (ready, taint, is_terminating, is_deleted) in [
         ("False", TAINT, true, true),
         ("Unknown", TAINT, true, true),
         ("True", TAINT, true, false),
         ("False", "node.kubernetes.io/unreachable", true, false),
         ("False", TAINT, false, false),
     ] {
-        let with_pod = |passes: Passes| {
+        let with_pod = |cluster: TestCluster| {
             let pod = on("n", pod("x", "Running"));
             let pod = if is_terminating { terminating(pod) } else { pod };
-            passes.with::<Node>(node("n", ready, taint)).with::<Pod>(pod)
+            cluster.with::<Node>(node("n", ready, taint)).with::<Pod>(pod)
         };
-        assert_eq!(!deletes(1, with_pod).is_empty(), goes, "{ready} {taint} {is_terminating}");
+        assert_eq!(!deletes(1, with_pod).is_empty(), is_deleted, "{ready} {taint} {is_terminating}");
     }
-    let mut silent = node("n", "", TAINT);
-    silent["status"] = json!({});
-    silent["spec"]["taints"][0]["effect"] = json!("NoSchedule");
-    silent["spec"]["taints"][0]["value"] = json!("nodeshutdown");
-    let on_silent =
-        |passes: Passes| passes.with::<Node>(silent).with::<Pod>(on("n", terminating(pod("x", "Succeeded"))));
+    let mut unreadable = node("n", "", TAINT);
+    unreadable["status"] = json!({});
+    unreadable["spec"]["taints"][0]["effect"] = json!("NoSchedule");
+    unreadable["spec"]["taints"][0]["value"] = json!("nodeshutdown");
+    let on_silent = |cluster: TestCluster| {
+        cluster.with::<Node>(unreadable).with::<Pod>(on("n", terminating(pod("x", "Succeeded"))))
+    };
     assert_eq!(deletes(1, on_silent), ["x"]);
-    let on_missing = |passes: Passes| passes.with::<Pod>(on("n", terminating(pod("x", "Running"))));
+    let on_missing = |cluster: TestCluster| cluster.with::<Pod>(on("n", terminating(pod("x", "Running"))));
     assert!(deletes(1, on_missing).is_empty());
 }
 
 /// Proves PGC-18, PGC-30, PGC-35, PGC-52.
 #[test]
-fn a_pod_that_has_not_ended_is_first_said_to_have_failed() {
+fn non_terminal_pod_is_set_to_failed_first() {
     let mut odd = on("n", terminating(pod("x", "Running")));
     odd["spec"]["containers"] = json!([{"name": "c", "env": [{"name": "A"}, {"name": "A"}]}]);
-    let mut passes = passes(1)
+    let mut cluster = test_cluster(1)
         .with::<Node>(node("n", "False", "node.kubernetes.io/out-of-service"))
         .with::<Pod>(odd)
         .with::<Pod>(on("n", terminating(pod("y", "Running"))));
     assert_eq!(
-        passes.pass(),
+        cluster.collect(),
         "patch pods/status a/x because it is terminating on a node that is out of service: \
          {\"status\":{\"observedGeneration\":3,\"phase\":\"Failed\"}}\n\
          patch pods/status a/y because it is terminating on a node that is out of service: \
@@ -257,37 +260,37 @@ fn a_pod_that_has_not_ended_is_first_said_to_have_failed() {
     );
     let write = mark_failed(
         &Arc::new(serde_json::from_value(pod("x", "Running")).unwrap()),
-        Why::OutOfService,
+        DeletionReason::OutOfService,
         Time::from_unix_seconds(0),
     );
-    assert_eq!(write.target.uid.to_string(), "uid-x", "the executor puts it into the patch");
+    assert_eq!(write.target.uid.to_string(), "uid-x", "the executor adds the UID to the patch");
 }
 
 /// Proves PGC-30, PGC-32, PGC-37, PGC-49.
 #[test]
-fn who_cannot_be_said_to_have_failed_stays() {
-    let mut passes = passes(1)
+fn pod_whose_status_patch_fails_is_kept() {
+    let mut cluster = test_cluster(1)
         .with::<Pod>(on("", terminating(pod("x", "Pending"))))
         .with::<Pod>(on("", terminating(pod("y", "Pending"))))
-        .refusing::<Pod>("patch", &Key::namespaced("a", "x"), ErrorReason::Conflict);
-    let told = passes.pass();
-    assert_eq!(deleted(&told), ["y"]);
-    assert!(told.contains("errors_total{a,unscheduled} 1"), "{told}");
-    assert_eq!(told.matches("pods_total{a,unscheduled} 1").count(), 2);
-    // The next pass tries again.
-    assert!(passes.pass().contains("patch pods/status a/x"));
+        .failing::<Pod>("patch", &Key::namespaced("a", "x"), ErrorReason::Conflict);
+    let transcript = cluster.collect();
+    assert_eq!(deleted(&transcript), ["y"]);
+    assert!(transcript.contains("errors_total{a,unscheduled} 1"), "{transcript}");
+    assert_eq!(transcript.matches("pods_total{a,unscheduled} 1").count(), 2);
+    // The next collection tries again.
+    assert!(cluster.collect().contains("patch pods/status a/x"));
 }
 
 /// Proves PGC-20, PGC-21, PGC-22, PGC-23, PGC-24, PGC-38, PGC-47, PGC-48, PGC-55.
 #[test]
-fn pods_of_a_vanished_node_go_after_the_quarantine() {
-    let mut passes = passes(100).with::<Pod>(on("gone", pod("x", "Running")));
-    assert_eq!(passes.pass(), "");
-    passes.world.advance_clock(Duration::from_secs(20));
-    assert_eq!(passes.pass(), "");
-    passes.world.advance_clock(Duration::from_secs(20));
+fn pods_of_a_deleted_node_are_deleted_after_the_quarantine() {
+    let mut cluster = test_cluster(100).with::<Pod>(on("gone", pod("x", "Running")));
+    assert_eq!(cluster.collect(), "");
+    cluster.rehearsal.advance_clock(Duration::from_secs(20));
+    assert_eq!(cluster.collect(), "");
+    cluster.rehearsal.advance_clock(Duration::from_secs(20));
     assert_eq!(
-        passes.pass(),
+        cluster.collect(),
         "get nodes gone\n\
          patch pods/status a/x because its node no longer exists: {\"status\":{\"conditions\":[\
          {\"lastTransitionTime\":\"2027-01-15T08:00:40Z\",\"message\":\"PodGC: node no longer exists\",\
@@ -300,74 +303,77 @@ fn pods_of_a_vanished_node_go_after_the_quarantine() {
 
 /// Proves PGC-25, PGC-45.
 #[test]
-fn an_orphan_that_has_ended_is_deleted_and_nothing_is_said_about_it() {
+fn terminal_orphan_is_deleted_without_status_patch() {
     let ended = |phase: &str| {
-        let mut passes = passes(100).with::<Pod>(on("gone", terminating(pod("x", phase))));
-        passes.pass_twice().1
+        let mut cluster = test_cluster(100).with::<Pod>(on("gone", terminating(pod("x", phase))));
+        cluster.collect_twice().1
     };
     for phase in ["Succeeded", "Failed"] {
-        let told = ended(phase);
-        assert!(!told.contains("patch") && deleted(&told) == ["x"], "{told}");
+        let transcript = ended(phase);
+        assert!(!transcript.contains("patch") && deleted(&transcript) == ["x"], "{transcript}");
     }
 }
 
 /// Proves PGC-21, PGC-22, PGC-46.
 #[test]
-fn a_node_that_came_back_or_cannot_be_asked_for_keeps_its_pods() {
-    let orphaned = || passes(100).with::<Pod>(on("gone", pod("x", "Running")));
+fn pods_of_a_recreated_or_unreadable_node_are_kept() {
+    let orphaned = || test_cluster(100).with::<Pod>(on("gone", pod("x", "Running")));
     let mut cached_again = orphaned();
-    cached_again.pass();
-    cached_again.world.advance_clock(Duration::from_secs(60));
+    cached_again.collect();
+    cached_again.rehearsal.advance_clock(Duration::from_secs(60));
     cached_again = cached_again.with::<Node>(node("gone", "True", "x"));
-    assert_eq!(cached_again.pass(), "");
+    assert_eq!(cached_again.collect(), "");
 
     let mut only_live = orphaned();
-    only_live.world = only_live.world.with_live::<Node>(node("gone", "True", "x"));
-    assert_eq!(only_live.pass_twice().1, "get nodes gone\n");
+    only_live.rehearsal = only_live.rehearsal.with_live::<Node>(node("gone", "True", "x"));
+    assert_eq!(only_live.collect_twice().1, "get nodes gone\n");
 
-    let mut silent = orphaned().refusing::<Node>("get", &Key::cluster("gone"), ErrorReason::Unavailable);
-    assert_eq!(silent.pass_twice().1, "get nodes gone\n");
-    // Another quarantine begins with the next pass.
-    assert_eq!(silent.pass(), "");
-    silent.world.advance_clock(Duration::from_secs(40));
-    assert_eq!(silent.pass(), "get nodes gone\n");
+    let mut unreadable = orphaned().failing::<Node>("get", &Key::cluster("gone"), ErrorReason::Unavailable);
+    assert_eq!(unreadable.collect_twice().1, "get nodes gone\n");
+    // Another quarantine starts with the next collection.
+    assert_eq!(unreadable.collect(), "");
+    unreadable.rehearsal.advance_clock(Duration::from_secs(40));
+    assert_eq!(unreadable.collect(), "get nodes gone\n");
 }
 
 /// Proves PGC-54.
 #[test]
-fn an_out_of_service_node_that_vanished_is_a_matter_of_quarantine() {
-    let mut passes = passes(100).with::<Pod>(on("gone", terminating(pod("x", "Running"))));
-    let (first, second) = passes.pass_twice();
+fn pods_of_a_deleted_out_of_service_node_wait_for_the_quarantine() {
+    let mut cluster = test_cluster(100).with::<Pod>(on("gone", terminating(pod("x", "Running"))));
+    let (first, second) = cluster.collect_twice();
     assert_eq!(first, "");
     assert!(second.contains("{a,orphaned}") && !second.contains("out-of-service"), "{second}");
 }
 
 /// Proves PGC-27, PGC-28.
 #[test]
-fn pods_that_were_deleted_before_they_were_bound_go() {
-    let pods = |passes: Passes| {
-        passes
+fn unbound_terminating_pods_are_deleted() {
+    let pods = |cluster: TestCluster| {
+        cluster
             .with::<Pod>(on("", terminating(pod("pending", "Pending"))))
             .with::<Pod>(on("", terminating(pod("failed", "Failed"))))
             .with::<Pod>(on("", pod("waiting", "Pending")))
             .with::<Pod>(terminating(pod("bound", "Running")))
     };
     assert_eq!(deletes(100, pods), ["failed", "pending"]);
-    let mut one = passes(100).with::<Pod>(on("", terminating(pod("pending", "Pending"))));
-    let told = one.pass();
-    assert!(told.contains("{\"status\":{\"observedGeneration\":3,\"phase\":\"Failed\"}}"), "{told}");
+    let mut one = test_cluster(100).with::<Pod>(on("", terminating(pod("pending", "Pending"))));
+    let transcript = one.collect();
+    assert!(
+        transcript.contains("{\"status\":{\"observedGeneration\":3,\"phase\":\"Failed\"}}"),
+        "{transcript}"
+    );
 }
 
 /// Proves PGC-31.
 #[test]
-fn a_condition_that_held_before_keeps_its_time() {
+fn existing_condition_keeps_its_transition_time() {
     let with_condition = |status: &str| {
         let mut pod = on("gone", pod("x", "Running"));
         pod["status"]["conditions"] = json!([{
             "type": "DisruptionTarget", "status": status, "reason": "Other",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]);
-        passes(100).with::<Pod>(pod).pass_twice().1
+        test_cluster(100).with::<Pod>(pod).collect_twice().1
     };
     assert!(with_condition("True").contains("\"lastTransitionTime\":\"2026-01-01T00:00:00Z\""));
     assert!(with_condition("False").contains("\"lastTransitionTime\":\"2027-01-15T08:01:00Z\""));

@@ -1,4 +1,4 @@
-//! Deletes the token Secrets of an account that is gone.
+//! Deletes the token Secrets of a deleted ServiceAccount.
 
 use keleustes_objects::{ServiceAccount, TokenSecret, Uid};
 use keleustes_plan::{Change, Enqueue, Item, Loop, Plan, View};
@@ -9,12 +9,11 @@ pub(super) fn the_loop() -> Loop {
     Loop::deciding(QUEUE, decide).enqueue_on::<ServiceAccount>(account_changed).reads_index(BY_ACCOUNT)
 }
 
-/// The uid travels with the item: once the account is gone, or has come back as another, nothing in
-/// the cache tells which life of it ended.
-fn account_changed(change: &Change<ServiceAccount>, _: &View<'_>, wakes: &mut Enqueue) {
+/// The item carries the UID, because after a deletion or recreation the cache no longer contains it.
+fn account_changed(change: &Change<ServiceAccount>, _: &View<'_>, enqueue: &mut Enqueue) {
     if !change.is_resync() {
         for account in change.old_and_new() {
-            wakes.add(Item::from(&account.meta.key).with_attribute("uid", account.meta.uid.to_string()));
+            enqueue.add(Item::from(&account.meta.key).with_attribute("uid", account.meta.uid.to_string()));
         }
     }
 }
@@ -29,10 +28,10 @@ fn decide(view: &View<'_>, item: &Item) -> Plan {
     }
     let secrets = view.store::<TokenSecret>().by_index(&BY_ACCOUNT, &item.key.to_string());
     for secret in secrets.filter(|secret| {
-        // A Secret that does not say which life it belongs to goes with whichever ends.
+        // A Secret without ServiceAccount UID belongs to any UID.
         secret.account_uid.is_empty() || secret.account_uid == item.attribute("uid")
     }) {
-        plan.push(delete(secret, "its service account is gone"));
+        plan.push(delete(secret, "its ServiceAccount is deleted"));
     }
     plan
 }

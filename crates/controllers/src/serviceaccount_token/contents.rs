@@ -1,4 +1,4 @@
-//! What a token Secret holds, and how it is filled in.
+//! The data of a token Secret.
 
 use std::sync::Arc;
 
@@ -12,62 +12,62 @@ use super::ServiceAccountTokenOptions;
 
 const ISSUER: &str = "kubernetes/serviceaccount";
 
-/// Knows what belongs into a token Secret.
+/// Computes the data of token Secrets.
 pub(super) struct Contents {
-    settings: ServiceAccountTokenOptions,
+    options: ServiceAccountTokenOptions,
     ca_base64: String,
 }
 
 impl Contents {
-    pub(super) fn new(settings: &ServiceAccountTokenOptions) -> Arc<Self> {
-        Arc::new(Self { ca_base64: BASE64_STANDARD.encode(&settings.ca), settings: settings.clone() })
+    pub(super) fn new(options: &ServiceAccountTokenOptions) -> Arc<Self> {
+        Arc::new(Self { ca_base64: BASE64_STANDARD.encode(&options.ca), options: options.clone() })
     }
 
-    /// Whether a cached Secret lacks anything. A namespace of the user's own choice is no lack.
-    pub(super) fn lacks_any(&self, secret: &TokenSecret) -> bool {
-        let lacks_ca = !self.ca_base64.is_empty() && secret.ca_base64 != *self.ca_base64;
-        lacks_ca || !secret.has_namespace || !secret.has_token
+    /// Whether a cached Secret lacks its CA, namespace or token. Any value of `namespace` is accepted.
+    pub(super) fn is_incomplete(&self, secret: &TokenSecret) -> bool {
+        let ca_differs = !self.ca_base64.is_empty() && secret.ca_base64 != *self.ca_base64;
+        ca_differs || !secret.has_namespace || !secret.has_token
     }
 
-    /// Fills in what a freshly read Secret lacks, and says in its annotations whose it is.
+    /// Adds the missing data to a Secret from a live read and sets the annotations of its ServiceAccount.
     pub(super) fn fill(&self, secret: &mut Value, account: &ObjectMeta) -> Edited {
-        let held =
+        let current =
             |name: &str| secret.pointer("/data").and_then(|data| data.get(name)).and_then(Value::as_str);
-        let lacks_ca = !self.ca_base64.is_empty() && held("ca.crt") != Some(&self.ca_base64);
-        let lacks = |name: &str| held(name).unwrap_or_default().is_empty();
-        let (lacks_namespace, lacks_token) = (lacks("namespace"), lacks("token"));
-        if !(lacks_ca || lacks_namespace || lacks_token) {
+        let ca_differs = !self.ca_base64.is_empty() && current("ca.crt") != Some(&self.ca_base64);
+        let is_missing = |name: &str| current(name).unwrap_or_default().is_empty();
+        let (namespace_missing, token_missing) = (is_missing("namespace"), is_missing("token"));
+        if !(ca_differs || namespace_missing || token_missing) {
             return Edited::Unneeded;
         }
         let name = secret.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        let token = if lacks_token { self.token(name, account).map(Some) } else { Ok(None) };
+        let token = if token_missing { self.token(name, account).map(Some) } else { Ok(None) };
         let token = match token {
             Ok(token) => token,
-            Err(why) => return Edited::Impossible(format!("the token cannot be signed: {why}")),
+            Err(error) => return Edited::Impossible(format!("the token cannot be signed: {error}")),
         };
         let data = object_at(secret, "data");
-        if lacks_ca {
+        if ca_differs {
             data.insert("ca.crt".into(), json!(self.ca_base64));
         }
-        if lacks_namespace {
+        if namespace_missing {
             data.insert("namespace".into(), json!(BASE64_STANDARD.encode(&*account.key.namespace)));
         }
         if let Some(token) = token {
             data.insert("token".into(), json!(BASE64_STANDARD.encode(token)));
         }
-        let notes = object_at(object_at_value(secret, "metadata"), "annotations");
-        notes.insert(annotations::SERVICE_ACCOUNT_NAME.into(), json!(account.key.name));
-        notes.insert(annotations::SERVICE_ACCOUNT_UID.into(), json!(account.uid));
+        let secret_annotations = object_at(object_at_value(secret, "metadata"), "annotations");
+        secret_annotations.insert(annotations::SERVICE_ACCOUNT_NAME.into(), json!(account.key.name));
+        secret_annotations.insert(annotations::SERVICE_ACCOUNT_UID.into(), json!(account.uid));
         Edited::Changed
     }
 
     fn token(&self, secret_name: &str, account: &ObjectMeta) -> Result<String, String> {
-        (self.settings.sign)(&claims(secret_name, account))
+        (self.options.sign)(&claims(secret_name, account))
     }
 }
 
-/// What a legacy token says: whose it is and in which Secret it lives. It never expires and names no
-/// audience; it ends with its Secret.
+/// The claims of a legacy token: its ServiceAccount and its Secret. It has no expiry and no audience; it is
+/// valid while its Secret exists.
 pub(super) fn claims(secret_name: &str, account: &ObjectMeta) -> Value {
     let (namespace, name) = (&account.key.namespace, &account.key.name);
     json!({
@@ -80,12 +80,12 @@ pub(super) fn claims(secret_name: &str, account: &ObjectMeta) -> Value {
     })
 }
 
-/// The map under a name, made if it is missing or null.
+/// The object under a name, created if it is missing or null.
 fn object_at<'a>(value: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
     let slot = object_at_value(value, name);
     match slot {
         Value::Object(map) => map,
-        _ => unreachable!("made a map just before"),
+        _ => unreachable!("object_at_value returns an object"),
     }
 }
 

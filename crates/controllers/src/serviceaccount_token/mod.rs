@@ -1,9 +1,9 @@
-//! Keeps Secrets of type `kubernetes.io/service-account-token` complete while their ServiceAccount
-//! lives, and deletes them when it is gone.
+//! Fills Secrets of type `kubernetes.io/service-account-token` and deletes them when their ServiceAccount is
+//! deleted.
 //!
-//! Two loops share the name of the queue. The accounts' loop deletes the Secrets of accounts that are
-//! gone; the Secrets' loop fills a Secret, deletes it if its account does not exist, and takes a
-//! deleted Secret off its account's list. No Secret is ever created here.
+//! Two loops share one queue name. The ServiceAccount loop deletes the Secrets of deleted ServiceAccounts;
+//! the Secret loop fills a Secret, deletes it if its ServiceAccount does not exist, and removes a deleted
+//! Secret from the list in its ServiceAccount. The controller never creates a Secret.
 //!
 //! Parity: pkg/controller/serviceaccount/tokens_controller.go.
 
@@ -17,38 +17,38 @@ use keleustes_objects::{ErrorReason, InternedStr, Key, TokenSecret};
 use keleustes_plan::{Controller, Grant, Index, OnFailure, Write};
 use serde_json::Value;
 
-/// What the controller needs to be told.
+/// Options of the token controller.
 #[derive(Clone)]
 pub struct ServiceAccountTokenOptions {
     /// Signs claims.
     pub sign: Sign,
-    /// The CA that Secrets carry, as PEM; empty if none is known, which leaves `ca.crt` alone.
+    /// The CA bundle for Secrets, as PEM; if empty, `ca.crt` is not changed.
     pub ca: Arc<[u8]>,
-    /// How many accounts, and how many Secrets, are worked on at once.
+    /// Workers per loop (`--concurrent-serviceaccount-token-syncs`).
     pub workers: usize,
 }
 
-/// Makes a compact JWS of claims, or says why it cannot.
+/// Signs claims as a compact JWS, or returns the error.
 pub type Sign = Arc<dyn Fn(&Value) -> Result<String, String> + Send + Sync>;
 
 const QUEUE: &str = "serviceaccount_tokens_service";
 const RETRIES_MAX: u32 = 10;
 
-/// The controller. It works with the manager's own credentials: its tokens may be what all others
-/// depend on.
+/// Builds the controller. It uses the manager's own credentials, because the other controllers may depend on
+/// its tokens.
 #[must_use]
-pub fn controller(settings: &ServiceAccountTokenOptions) -> Controller {
+pub fn controller(options: &ServiceAccountTokenOptions) -> Controller {
     Controller::new("serviceaccount-token-controller")
         .also_known_as(&["serviceaccount-token"])
         .may_write(&[
             Grant { group: "", resource: "secrets", verbs: &["get", "update", "delete"] },
             Grant { group: "", resource: "serviceaccounts", verbs: &["get", "update"] },
         ])
-        .with_loop(accounts::the_loop().workers(settings.workers).max_retries(RETRIES_MAX))
-        .with_loop(secrets::the_loop(settings).workers(settings.workers).max_retries(RETRIES_MAX))
+        .with_loop(accounts::the_loop().workers(options.workers).max_retries(RETRIES_MAX))
+        .with_loop(secrets::the_loop(options).workers(options.workers).max_retries(RETRIES_MAX))
 }
 
-/// Finds the Secrets of an account, by `namespace/name` of the account.
+/// Index of Secrets by `namespace/name` of their ServiceAccount.
 const BY_ACCOUNT: Index<TokenSecret> = Index {
     name: "account",
     values: |secret, emit| {
@@ -59,7 +59,7 @@ const BY_ACCOUNT: Index<TokenSecret> = Index {
     },
 };
 
-/// Deletes a Secret. One that is gone, or is another one by now, needs no deleting.
+/// Deletes a Secret with a UID precondition. NotFound and Conflict mean that it no longer exists.
 fn delete(secret: &TokenSecret, because: &'static str) -> Write {
     Write::delete(secret)
         .ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Conflict])

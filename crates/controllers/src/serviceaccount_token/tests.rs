@@ -1,4 +1,4 @@
-//! Decision tables of the token controller, fact by fact.
+//! Decision tables of the token controller.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::*;
 
 const CA: &str = "-----BEGIN CERTIFICATE-----";
 
-fn settings() -> ServiceAccountTokenOptions {
+fn options() -> ServiceAccountTokenOptions {
     ServiceAccountTokenOptions {
         sign: Arc::new(|claims| Ok(format!("signed {claims}"))),
         ca: Arc::from(CA.as_bytes()),
@@ -22,18 +22,18 @@ fn settings() -> ServiceAccountTokenOptions {
 }
 
 fn accounts() -> Loop {
-    controller(&settings()).loops.remove(0)
+    controller(&options()).loops.remove(0)
 }
 
 fn secrets() -> Loop {
-    controller(&settings()).loops.remove(1)
+    controller(&options()).loops.remove(1)
 }
 
 fn account(uid: &str) -> Value {
     json!({"metadata": {"name": "builder", "namespace": "a", "uid": uid, "resourceVersion": "7"}})
 }
 
-/// A token Secret with only the annotation that a person writes.
+/// A token Secret with only the annotation that a user writes.
 fn secret(name: &str, account_uid: &str) -> Value {
     let mut secret = json!({
         "metadata": {"name": name, "namespace": "a", "uid": format!("uid-{name}"), "resourceVersion": "9",
@@ -68,12 +68,12 @@ fn refused(reason: ErrorReason) -> ApiError {
     ApiError::transport(reason, "refused")
 }
 
-/// Works on one Secret and gives the minutes and the Secret as it is then.
-fn fill(world: impl FnOnce(RehearsalCluster) -> RehearsalCluster, item: Item) -> (String, Value) {
+/// Reconciles one Secret and returns the transcript and the resulting Secret.
+fn fill(cluster: impl FnOnce(RehearsalCluster) -> RehearsalCluster, item: Item) -> (String, Value) {
     let a_loop = secrets();
-    let (mut world, key) = (world(RehearsalCluster::of(&a_loop)), item.key.clone());
-    let minutes = world.reconcile(&a_loop, item);
-    (minutes, world.live_object::<TokenSecret>(&key).cloned().unwrap_or_default())
+    let (mut cluster, key) = (cluster(RehearsalCluster::of(&a_loop)), item.key.clone());
+    let transcript = cluster.reconcile(&a_loop, item);
+    (transcript, cluster.live_object::<TokenSecret>(&key).cloned().unwrap_or_default())
 }
 
 fn decoded(secret: &Value, name: &str) -> String {
@@ -85,35 +85,35 @@ const FILLS: &str = "edit secrets a/t because it lacks its token, its namespace 
 
 /// Proves SAT-7.
 #[test]
-fn every_change_of_an_account_wakes_every_life_it_shows() {
+fn account_event_enqueues_every_uid_it_contains() {
     let a_loop = accounts();
-    let world = RehearsalCluster::of(&a_loop);
+    let cluster = RehearsalCluster::of(&a_loop);
     let decode =
         |uid: &str| -> Arc<ServiceAccount> { Arc::new(serde_json::from_value(account(uid)).unwrap()) };
-    assert_eq!(world.enqueued_by(&a_loop, Change::added(decode("u1"))), ["a/builder uid=u1"]);
-    assert_eq!(world.enqueued_by(&a_loop, Change::deleted(decode("u1"))), ["a/builder uid=u1"]);
+    assert_eq!(cluster.enqueued_by(&a_loop, Change::added(decode("u1"))), ["a/builder uid=u1"]);
+    assert_eq!(cluster.enqueued_by(&a_loop, Change::deleted(decode("u1"))), ["a/builder uid=u1"]);
     let mut table = keleustes_plan::Store::default();
     table.apply(decode("u1"));
-    let reborn = table.apply(decode("u2"));
-    assert_eq!(world.enqueued_by(&a_loop, reborn), ["a/builder uid=u1", "a/builder uid=u2"]);
+    let recreated = table.apply(decode("u2"));
+    assert_eq!(cluster.enqueued_by(&a_loop, recreated), ["a/builder uid=u1", "a/builder uid=u2"]);
 }
 
 /// Proves SAT-8.
 #[test]
-fn every_change_of_a_secret_wakes_it_with_what_it_says_of_its_account() {
+fn secret_event_enqueues_it_with_its_account_attributes() {
     let a_loop = secrets();
-    let world = RehearsalCluster::of(&a_loop);
+    let cluster = RehearsalCluster::of(&a_loop);
     let decode = |json| -> Arc<TokenSecret> { Arc::new(serde_json::from_value(json).unwrap()) };
     let wanted = ["a/t uid=uid-t account=builder account-uid=u1"];
-    assert_eq!(world.enqueued_by(&a_loop, Change::added(decode(secret("t", "u1")))), wanted);
-    assert_eq!(world.enqueued_by(&a_loop, Change::deleted(decode(secret("t", "u1")))), wanted);
-    assert!(world.enqueued_by(&a_loop, Change::resync(decode(secret("t", "u1")))).is_empty());
+    assert_eq!(cluster.enqueued_by(&a_loop, Change::added(decode(secret("t", "u1")))), wanted);
+    assert_eq!(cluster.enqueued_by(&a_loop, Change::deleted(decode(secret("t", "u1")))), wanted);
+    assert!(cluster.enqueued_by(&a_loop, Change::resync(decode(secret("t", "u1")))).is_empty());
 }
 
 /// Proves SAT-6, SAT-10, SAT-11, SAT-55.
 #[test]
-fn it_is_known_by_the_original_s_names_and_numbers() {
-    let controller = controller(&settings());
+fn controller_has_upstreams_names_and_numbers() {
+    let controller = controller(&options());
     assert_eq!(controller.name, "serviceaccount-token-controller");
     assert_eq!(controller.aliases, ["serviceaccount-token"]);
     assert_eq!((controller.service_account, controller.event_component), (None, None));
@@ -134,142 +134,146 @@ fn incomplete_account_items_are_dropped() {
         Item::from(Key::cluster("builder")).with_attribute("uid", "u1"),
         Item::from(Key::namespaced("a", "")).with_attribute("uid", "u1"),
     ] {
-        let mut world = RehearsalCluster::of(&a_loop).with::<TokenSecret>(secret("t", ""));
-        assert_eq!(world.reconcile(&a_loop, item), "");
+        let mut cluster = RehearsalCluster::of(&a_loop).with::<TokenSecret>(secret("t", ""));
+        assert_eq!(cluster.reconcile(&a_loop, item), "");
     }
 }
 
 /// Proves SAT-21, SAT-67.
 #[test]
-fn a_living_account_needs_nothing() {
+fn existing_account_needs_no_writes() {
     let a_loop = accounts();
     let mut listed = account("u1");
     listed["secrets"] = json!([{"name": "dangling"}]);
-    let mut world =
+    let mut cluster =
         RehearsalCluster::of(&a_loop).with::<ServiceAccount>(listed).with::<TokenSecret>(secret("t", "u1"));
-    assert_eq!(world.reconcile(&a_loop, account_item("u1")), "");
+    assert_eq!(cluster.reconcile(&a_loop, account_item("u1")), "");
 }
 
 /// Proves SAT-22, SAT-62.
 #[test]
-fn the_secrets_of_a_gone_account_go_if_they_were_its_or_do_not_say() {
+fn secrets_of_a_deleted_account_are_deleted_if_their_uid_matches_or_is_missing() {
     let a_loop = accounts();
     let mut elsewhere = secret("elsewhere", "u1");
     elsewhere["metadata"]["namespace"] = json!("b");
     let mut others = secret("others", "u1");
     others["metadata"]["annotations"]["kubernetes.io/service-account.name"] = json!("other");
-    let world = || {
-        let world = RehearsalCluster::of(&a_loop).with::<TokenSecret>(secret("mine", "u1"));
-        let world =
-            world.with::<TokenSecret>(secret("newer", "u2")).with::<TokenSecret>(secret("silent", ""));
-        world.with::<TokenSecret>(elsewhere.clone()).with::<TokenSecret>(others.clone())
+    let cluster = || {
+        let cluster = RehearsalCluster::of(&a_loop).with::<TokenSecret>(secret("mine", "u1"));
+        let cluster =
+            cluster.with::<TokenSecret>(secret("newer", "u2")).with::<TokenSecret>(secret("without-uid", ""));
+        cluster.with::<TokenSecret>(elsewhere.clone()).with::<TokenSecret>(others.clone())
     };
-    let wanted = "delete secrets a/mine because its service account is gone\n\
-                  delete secrets a/silent because its service account is gone\n";
-    assert_eq!(world().reconcile(&a_loop, account_item("u1")), wanted, "no account");
-    let mut reborn = world().with::<ServiceAccount>(account("u2"));
-    assert_eq!(reborn.reconcile(&a_loop, account_item("u1")), wanted, "another life of it");
+    let wanted = "delete secrets a/mine because its ServiceAccount is deleted\n\
+                  delete secrets a/without-uid because its ServiceAccount is deleted\n";
+    assert_eq!(cluster().reconcile(&a_loop, account_item("u1")), wanted, "no account");
+    let mut recreated = cluster().with::<ServiceAccount>(account("u2"));
+    assert_eq!(recreated.reconcile(&a_loop, account_item("u1")), wanted, "another UID");
 }
 
 /// Proves SAT-23, SAT-50.
 #[test]
-fn a_failed_deletion_stops_no_other_and_is_tried_again() {
+fn failed_deletion_is_retried_and_does_not_stop_others() {
     let a_loop = accounts();
     let failing = |reason| {
-        let world = RehearsalCluster::of(&a_loop)
+        let cluster = RehearsalCluster::of(&a_loop)
             .with::<TokenSecret>(secret("t1", "u1"))
             .with::<TokenSecret>(secret("t2", "u1"));
         let key = Key::namespaced("a", "t1");
-        world.failing::<TokenSecret>("delete", &key, refused(reason)).reconcile(&a_loop, account_item("u1"))
+        cluster.failing::<TokenSecret>("delete", &key, refused(reason)).reconcile(&a_loop, account_item("u1"))
     };
-    let minutes = failing(ErrorReason::Unavailable);
-    assert!(minutes.contains("a/t1 because its service account is gone FAILED"), "{minutes}");
-    assert!(minutes.contains("delete secrets a/t2") && minutes.ends_with("retry: refused\n"), "{minutes}");
+    let transcript = failing(ErrorReason::Unavailable);
+    assert!(transcript.contains("a/t1 because its ServiceAccount is deleted FAILED"), "{transcript}");
+    assert!(
+        transcript.contains("delete secrets a/t2") && transcript.ends_with("retry: refused\n"),
+        "{transcript}"
+    );
     for fine in [ErrorReason::NotFound, ErrorReason::Conflict] {
         assert!(!failing(fine).contains("retry"), "{fine:?}");
     }
     let write = delete(&serde_json::from_value(secret("t", "")).unwrap(), "");
-    assert_eq!(write.target.uid.to_string(), "uid-t", "only this life is deleted");
+    assert_eq!(write.target.uid.to_string(), "uid-t", "the UID is a precondition");
 }
 
 /// Proves SAT-30.
 #[test]
-fn a_secret_that_names_no_account_is_left_alone() {
+fn secret_without_account_is_not_changed() {
     let mut nameless = secret("t", "");
     nameless["metadata"]["annotations"] = json!({});
     let item =
         Item::from(Key::namespaced("a", "t")).with_attribute("uid", "uid-t").with_attribute("account", "");
-    let (minutes, _) = fill(|world| world.with::<TokenSecret>(nameless), item);
-    assert_eq!(minutes, "");
+    let (transcript, _) = fill(|cluster| cluster.with::<TokenSecret>(nameless), item);
+    assert_eq!(transcript, "");
     for item in [
         Item::from(Key::namespaced("a", "t")).with_attribute("account", "builder"),
         Item::from(Key::cluster("t")).with_attribute("uid", "uid-t").with_attribute("account", "builder"),
     ] {
-        assert_eq!(fill(|world| world, item).0, "");
+        assert_eq!(fill(|cluster| cluster, item).0, "");
     }
 }
 
 /// Proves SAT-31, SAT-52.
 #[test]
-fn a_gone_secret_is_taken_off_its_account_s_list() {
+fn deleted_secret_is_removed_from_its_accounts_list() {
     let a_loop = secrets();
     let mut listing = account("u1");
     listing["secrets"] = json!([{"name": "first"}, {"name": "t"}, {"name": "last"}, {"name": "t"}]);
     let run = |listing: &Value, item| {
-        let mut world = RehearsalCluster::of(&a_loop).with::<ServiceAccount>(listing.clone());
-        let minutes = world.reconcile(&a_loop, item);
+        let mut cluster = RehearsalCluster::of(&a_loop).with::<ServiceAccount>(listing.clone());
+        let transcript = cluster.reconcile(&a_loop, item);
         (
-            minutes,
-            world.live_object::<ServiceAccount>(&Key::namespaced("a", "builder")).unwrap()["secrets"].clone(),
+            transcript,
+            cluster.live_object::<ServiceAccount>(&Key::namespaced("a", "builder")).unwrap()["secrets"]
+                .clone(),
         )
     };
-    let edits = "edit serviceaccounts a/builder because its token Secret t is gone";
-    let (minutes, left) = run(&listing, secret_item("t", "u1"));
-    assert_eq!((minutes, left), (format!("{edits}\n"), json!([{"name": "first"}, {"name": "last"}])));
-    let (minutes, _) = run(&listing, secret_item("t", ""));
-    assert_eq!(minutes, format!("{edits}\n"), "no uid given: any life of the account");
-    let (minutes, left) = run(&listing, secret_item("t", "another"));
-    assert_eq!((minutes.as_str(), &left), ("", &listing["secrets"]), "not its account");
-    let (minutes, _) = run(&account("u1"), secret_item("t", "u1"));
-    assert_eq!(minutes, format!("{edits} (unneeded)\n"), "not on the list");
+    let edits = "edit serviceaccounts a/builder because its token Secret t is deleted";
+    let (transcript, left) = run(&listing, secret_item("t", "u1"));
+    assert_eq!((transcript, left), (format!("{edits}\n"), json!([{"name": "first"}, {"name": "last"}])));
+    let (transcript, _) = run(&listing, secret_item("t", ""));
+    assert_eq!(transcript, format!("{edits}\n"), "without UID, any account of the name");
+    let (transcript, left) = run(&listing, secret_item("t", "another"));
+    assert_eq!((transcript.as_str(), &left), ("", &listing["secrets"]), "not its account");
+    let (transcript, _) = run(&account("u1"), secret_item("t", "u1"));
+    assert_eq!(transcript, format!("{edits} (unneeded)\n"), "not on the list");
 }
 
 /// Proves SAT-32.
 #[test]
-fn a_list_that_cannot_be_changed_is_not_tried_again() {
+fn failed_list_update_is_not_retried() {
     let a_loop = secrets();
     let mut listing = account("u1");
     listing["secrets"] = json!([{"name": "t"}]);
-    let world = RehearsalCluster::of(&a_loop).with::<ServiceAccount>(listing);
+    let cluster = RehearsalCluster::of(&a_loop).with::<ServiceAccount>(listing);
     let key = Key::namespaced("a", "builder");
-    let minutes = world
+    let transcript = cluster
         .failing::<ServiceAccount>("update", &key, refused(ErrorReason::Forbidden))
         .reconcile(&a_loop, secret_item("t", "u1"));
-    assert!(minutes.contains("FAILED") && !minutes.contains("retry"), "{minutes}");
+    assert!(transcript.contains("FAILED") && !transcript.contains("retry"), "{transcript}");
 }
 
 /// Proves SAT-33, SAT-34, SAT-61.
 #[test]
-fn before_a_secret_is_deleted_the_server_is_asked_for_its_account() {
+fn account_is_read_live_before_its_secret_is_deleted() {
     let deletes = "get serviceaccounts a/builder\n\
-                   delete secrets a/t because it belongs to a service account that does not exist\n";
-    let (minutes, _) = fill(|world| world.with::<TokenSecret>(secret("t", "")), secret_item("t", ""));
-    assert_eq!(minutes, deletes, "no such account");
-    let (minutes, _) = fill(
-        |world| world.with::<TokenSecret>(secret("t", "u1")).with::<ServiceAccount>(account("u2")),
+                   delete secrets a/t because its ServiceAccount does not exist\n";
+    let (transcript, _) = fill(|cluster| cluster.with::<TokenSecret>(secret("t", "")), secret_item("t", ""));
+    assert_eq!(transcript, deletes, "no such account");
+    let (transcript, _) = fill(
+        |cluster| cluster.with::<TokenSecret>(secret("t", "u1")).with::<ServiceAccount>(account("u2")),
         secret_item("t", "u1"),
     );
-    assert_eq!(minutes, deletes, "another life of it");
-    let (minutes, filled) = fill(
-        |world| world.with::<TokenSecret>(secret("t", "")).with_live::<ServiceAccount>(account("u1")),
+    assert_eq!(transcript, deletes, "another UID");
+    let (transcript, filled) = fill(
+        |cluster| cluster.with::<TokenSecret>(secret("t", "")).with_live::<ServiceAccount>(account("u1")),
         secret_item("t", ""),
     );
-    assert_eq!(minutes, format!("get serviceaccounts a/builder\n{FILLS}"), "the cache was behind");
+    assert_eq!(transcript, format!("get serviceaccounts a/builder\n{FILLS}"), "the cache was stale");
     assert!(!decoded(&filled, "token").is_empty());
-    let (minutes, _) = fill(
-        |world| {
-            let world = world.with::<TokenSecret>(secret("t", ""));
-            world.failing::<ServiceAccount>(
+    let (transcript, _) = fill(
+        |cluster| {
+            let cluster = cluster.with::<TokenSecret>(secret("t", ""));
+            cluster.failing::<ServiceAccount>(
                 "get",
                 &Key::namespaced("a", "builder"),
                 refused(ErrorReason::Unavailable),
@@ -277,34 +281,34 @@ fn before_a_secret_is_deleted_the_server_is_asked_for_its_account() {
         },
         secret_item("t", ""),
     );
-    assert!(minutes.ends_with("retry: reading a/builder: refused\n"), "{minutes}");
-    assert!(!minutes.contains("delete"), "nothing is deleted on a guess");
+    assert!(transcript.ends_with("retry: reading a/builder: refused\n"), "{transcript}");
+    assert!(!transcript.contains("delete"), "nothing is deleted without a live read");
 }
 
 /// Proves SAT-35, SAT-64, SAT-70.
 #[test]
-fn a_complete_secret_is_left_alone() {
+fn complete_secret_is_not_changed() {
     let mut plain = complete("t");
     plain["metadata"]["annotations"].as_object_mut().unwrap().remove("kubernetes.io/service-account.uid");
     plain["metadata"]["labels"] = json!({"kubernetes.io/legacy-token-invalid-since": "2026-01-01"});
-    let (minutes, _) = fill(
-        |world| world.with::<TokenSecret>(plain).with::<ServiceAccount>(account("u1")),
+    let (transcript, _) = fill(
+        |cluster| cluster.with::<TokenSecret>(plain).with::<ServiceAccount>(account("u1")),
         secret_item("t", ""),
     );
-    assert_eq!(minutes, "", "whatever its token was signed with, its labels and its missing annotation");
+    assert_eq!(transcript, "", "the signing key, labels and a missing annotation do not matter");
 }
 
 /// Proves SAT-36, SAT-68.
 #[test]
-fn a_secret_that_has_moved_on_waits_for_its_event() {
+fn secret_changed_since_the_cache_waits_for_its_watch_event() {
     let mut newer = secret("t", "");
     newer["metadata"]["resourceVersion"] = json!("10");
     let with_live = |live: Option<Value>| {
         fill(
-            |world| {
-                let world =
-                    world.with::<ServiceAccount>(account("u1")).with_cached::<TokenSecret>(secret("t", ""));
-                live.into_iter().fold(world, RehearsalCluster::with_live::<TokenSecret>)
+            |cluster| {
+                let cluster =
+                    cluster.with::<ServiceAccount>(account("u1")).with_cached::<TokenSecret>(secret("t", ""));
+                live.into_iter().fold(cluster, RehearsalCluster::with_live::<TokenSecret>)
             },
             secret_item("t", ""),
         )
@@ -316,13 +320,13 @@ fn a_secret_that_has_moved_on_waits_for_its_event() {
 
 /// Proves SAT-37, SAT-38, SAT-60.
 #[test]
-fn only_what_is_missing_is_set_and_the_annotations_say_whose_it_is() {
+fn only_missing_data_and_account_annotations_are_set() {
     let filled = |secret: Value| {
-        let (minutes, filled) = fill(
-            |world| world.with::<TokenSecret>(secret).with::<ServiceAccount>(account("u1")),
+        let (transcript, filled) = fill(
+            |cluster| cluster.with::<TokenSecret>(secret).with::<ServiceAccount>(account("u1")),
             secret_item("t", ""),
         );
-        assert_eq!(minutes, FILLS);
+        assert_eq!(transcript, FILLS);
         assert_eq!(filled["metadata"]["annotations"]["kubernetes.io/service-account.name"], "builder");
         assert_eq!(filled["metadata"]["annotations"]["kubernetes.io/service-account.uid"], "u1");
         (decoded(&filled, "token"), decoded(&filled, "namespace"), decoded(&filled, "ca.crt"))
@@ -340,35 +344,35 @@ fn only_what_is_missing_is_set_and_the_annotations_say_whose_it_is() {
 
 /// Proves SAT-39.
 #[test]
-fn without_a_ca_the_one_in_the_secret_is_left_alone() {
-    let contents = contents::Contents::new(&ServiceAccountTokenOptions { ca: Arc::from([]), ..settings() });
+fn ca_in_the_secret_is_kept_without_a_configured_ca() {
+    let contents = contents::Contents::new(&ServiceAccountTokenOptions { ca: Arc::from([]), ..options() });
     let account: ServiceAccount = serde_json::from_value(account("u1")).unwrap();
     let mut empty = secret("t", "");
     assert_eq!(contents.fill(&mut empty, &account.meta), keleustes_plan::Edited::Changed);
     assert_eq!(empty["data"].get("ca.crt"), None);
     let mut wrong = complete("t");
     wrong["data"]["ca.crt"] = json!("b3RoZXI=");
-    assert!(!contents.lacks_any(&serde_json::from_value(wrong.clone()).unwrap()));
+    assert!(!contents.is_incomplete(&serde_json::from_value(wrong.clone()).unwrap()));
     assert_eq!(contents.fill(&mut wrong, &account.meta), keleustes_plan::Edited::Unneeded);
 }
 
 /// Proves SAT-40.
 #[test]
-fn a_token_that_cannot_be_signed_is_not_tried_again() {
-    let broken = ServiceAccountTokenOptions { sign: Arc::new(|_| Err("no entropy".into())), ..settings() };
+fn signing_error_is_not_retried() {
+    let broken = ServiceAccountTokenOptions { sign: Arc::new(|_| Err("no entropy".into())), ..options() };
     let a_loop = controller(&broken).loops.remove(1);
-    let mut world = RehearsalCluster::of(&a_loop)
+    let mut cluster = RehearsalCluster::of(&a_loop)
         .with::<ServiceAccount>(account("u1"))
         .with::<TokenSecret>(secret("t", ""));
-    let minutes = world.reconcile(&a_loop, secret_item("t", ""));
-    assert!(minutes.ends_with("(impossible: the token cannot be signed: no entropy)\n"), "{minutes}");
-    let untouched = world.live_object::<TokenSecret>(&Key::namespaced("a", "t")).unwrap();
+    let transcript = cluster.reconcile(&a_loop, secret_item("t", ""));
+    assert!(transcript.ends_with("(impossible: the token cannot be signed: no entropy)\n"), "{transcript}");
+    let untouched = cluster.live_object::<TokenSecret>(&Key::namespaced("a", "t")).unwrap();
     assert_eq!(untouched, &secret("t", ""), "nothing half-filled is written");
 }
 
 /// Proves SAT-47, SAT-48, SAT-49.
 #[test]
-fn a_token_says_whose_it_is_and_nothing_of_time_or_audience() {
+fn token_names_account_and_secret_without_expiry_or_audience() {
     let account: ServiceAccount = serde_json::from_value(account("u1")).unwrap();
     let wanted = json!({
         "iss": "kubernetes/serviceaccount",
@@ -383,53 +387,54 @@ fn a_token_says_whose_it_is_and_nothing_of_time_or_audience() {
 
 /// Proves SAT-51.
 #[test]
-fn a_lost_race_for_the_secret_is_no_error() {
+fn conflict_on_the_secret_is_no_error() {
     for (reason, retries) in
         [(ErrorReason::NotFound, false), (ErrorReason::Conflict, false), (ErrorReason::Unavailable, true)]
     {
-        let (minutes, _) = fill(
-            |world| {
-                let world = world.with::<TokenSecret>(secret("t", "")).with::<ServiceAccount>(account("u1"));
-                world.failing::<TokenSecret>("update", &Key::namespaced("a", "t"), refused(reason))
+        let (transcript, _) = fill(
+            |cluster| {
+                let cluster =
+                    cluster.with::<TokenSecret>(secret("t", "")).with::<ServiceAccount>(account("u1"));
+                cluster.failing::<TokenSecret>("update", &Key::namespaced("a", "t"), refused(reason))
             },
             secret_item("t", ""),
         );
-        assert_eq!(minutes.contains("retry"), retries, "{reason:?}: {minutes}");
+        assert_eq!(transcript.contains("retry"), retries, "{reason:?}: {transcript}");
     }
 }
 
 /// Proves SAT-63.
 #[test]
-fn another_ca_is_written_to_every_secret_and_tokens_stay() {
+fn changed_ca_is_written_to_every_secret_and_tokens_are_kept() {
     let a_loop =
-        controller(&ServiceAccountTokenOptions { ca: Arc::from(*b"new CA"), ..settings() }).loops.remove(1);
-    let mut world = RehearsalCluster::of(&a_loop)
+        controller(&ServiceAccountTokenOptions { ca: Arc::from(*b"new CA"), ..options() }).loops.remove(1);
+    let mut cluster = RehearsalCluster::of(&a_loop)
         .with::<ServiceAccount>(account("u1"))
         .with::<TokenSecret>(complete("t"));
-    assert_eq!(world.reconcile(&a_loop, secret_item("t", "u1")), FILLS);
-    let filled = world.live_object::<TokenSecret>(&Key::namespaced("a", "t")).unwrap();
+    assert_eq!(cluster.reconcile(&a_loop, secret_item("t", "u1")), FILLS);
+    let filled = cluster.live_object::<TokenSecret>(&Key::namespaced("a", "t")).unwrap();
     assert_eq!((decoded(filled, "ca.crt").as_str(), decoded(filled, "token").as_str()), ("new CA", "t"));
 }
 
 /// Proves SAT-65.
 #[test]
-fn an_emptied_token_is_minted_again() {
+fn empty_token_is_signed_again() {
     for empty in [json!(""), Value::Null] {
         let mut secret = complete("t");
         secret["data"]["token"] = empty;
-        let (minutes, filled) = fill(
-            |world| world.with::<TokenSecret>(secret).with::<ServiceAccount>(account("u1")),
+        let (transcript, filled) = fill(
+            |cluster| cluster.with::<TokenSecret>(secret).with::<ServiceAccount>(account("u1")),
             secret_item("t", "u1"),
         );
-        assert_eq!(minutes, FILLS);
+        assert_eq!(transcript, FILLS);
         assert!(decoded(&filled, "token").starts_with("signed"));
     }
 }
 
 /// Proves SAT-66.
 #[test]
-fn secrets_of_other_types_never_reach_it() {
+fn secrets_of_other_types_are_not_watched() {
     use keleustes_objects::Kind as _;
     let wanted = "type=kubernetes.io/service-account-token";
-    assert_eq!(TokenSecret::PROJECTION.field_selector, Some(wanted), "the server holds them back");
+    assert_eq!(TokenSecret::PROJECTION.field_selector, Some(wanted), "the API server filters them");
 }

@@ -1,4 +1,4 @@
-//! Which pods are to go, and when.
+//! Scheduled evictions and when they are due.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,105 +10,111 @@ use keleustes_plan::View;
 use super::no_execute;
 use super::tolerance::{Tolerance, tolerance};
 
-/// Nobody waits longer than this without being looked at again, so no timer has to reach further.
-const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Longest requeue delay, so that no timer has to reach further.
+const MAX_REQUEUE_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The pods that wait for their time to be over, and those that are being evicted.
+/// Pods whose toleration period is running, and pods that are being evicted.
 ///
-/// With the process all of it is lost: in the next one every pod on a tainted node is given its full time
-/// once more. That is later than it was told, never earlier.
+/// Lost on failover: the new leader starts the full toleration period of every pod on a tainted node again,
+/// so a pod may be evicted later, never earlier.
 #[derive(Debug, Default)]
 pub(super) struct Evictions(BTreeMap<Key, Eviction>);
 
 #[derive(Debug)]
 struct Eviction {
-    /// The life that is meant. One that takes its name later has done nothing.
+    /// UID of the pod; a pod recreated with the same name is not affected.
     uid: Uid,
-    /// When its time is over.
+    /// When the toleration period ends.
     due: Duration,
-    /// Whether it was tried to delete the pod; not if it still waits.
+    /// Whether a deletion was attempted.
     deletion_started: bool,
 }
 
-/// What is to be done about a pod.
+/// The decision about a pod.
 #[derive(Debug)]
-pub(super) struct Verdict {
-    /// Whether a wait ended without an eviction.
+pub(super) struct Decision {
+    /// Whether a scheduled eviction was cancelled.
     pub(super) cancelled: bool,
-    /// What follows.
-    pub(super) then: Then,
+    /// The next step.
+    pub(super) next_step: NextStep,
 }
 
-/// What is to be done about a pod.
+/// The next step for a pod.
 #[derive(Debug)]
-pub(super) enum Then {
-    /// Nothing, until something changes.
-    Rest,
-    /// Nothing yet.
+pub(super) enum NextStep {
+    /// Nothing until the pod or its node changes.
+    Nothing,
+    /// Requeue after this duration.
     Wait(Duration),
-    /// It goes.
+    /// Evict it.
     Evict {
         /// The pod.
         pod: Arc<Pod>,
-        /// Since when it should have gone.
+        /// When the toleration period ended.
         due: Duration,
-        /// Whether this is the first try.
-        is_first_try: bool,
+        /// Whether this is the first attempt.
+        is_first_attempt: bool,
     },
 }
 
 impl Evictions {
-    /// Whether a pod waits or is being evicted.
-    pub(super) fn knows(&self, pod: &Key) -> bool {
+    /// Whether an eviction of the pod is scheduled or in progress.
+    pub(super) fn contains(&self, pod: &Key) -> bool {
         self.0.contains_key(pod)
     }
 
-    /// Decides about a pod by its node's taints as they are now.
-    pub(super) fn judge(&mut self, view: &View<'_>, key: &Key, enable_comparison_operators: bool) -> Verdict {
+    /// Decides about a pod from the cached taints of its node.
+    pub(super) fn decide(
+        &mut self,
+        view: &View<'_>,
+        key: &Key,
+        enable_comparison_operators: bool,
+    ) -> Decision {
         let (pod, now) = (view.get::<Pod>(key), view.now().monotonic);
-        let another_life = |there: &Eviction| pod.is_none_or(|pod| pod.meta.uid != there.uid);
-        let mut cancelled = self.0.get(key).is_some_and(another_life) && self.cancel(key);
-        let rest = |cancelled| Verdict { cancelled, then: Then::Rest };
-        let Some(pod) = pod else { return rest(cancelled) };
+        let has_other_uid = |eviction: &Eviction| pod.is_none_or(|pod| pod.meta.uid != eviction.uid);
+        let mut cancelled = self.0.get(key).is_some_and(has_other_uid) && self.cancel(key);
+        let nothing = |cancelled| Decision { cancelled, next_step: NextStep::Nothing };
+        let Some(pod) = pod else { return nothing(cancelled) };
         let due_after = match tolerance_on(view, pod, enable_comparison_operators) {
-            // The node is not there. Its taints were, when the pod began to wait, and nobody took them back.
-            None if !self.knows(key) => return rest(cancelled),
+            // The node is not cached. It had the taints when the eviction was scheduled, and no event removed
+            // them.
+            None if !self.contains(key) => return nothing(cancelled),
             None => Duration::MAX,
             Some(Tolerance::Forever) => {
                 cancelled |= self.cancel(key);
-                return rest(cancelled);
+                return nothing(cancelled);
             }
             Some(Tolerance::For(time)) => time,
             Some(Tolerance::None) => {
-                if self.0.get(key).is_some_and(|there| !there.deletion_started) {
+                if self.0.get(key).is_some_and(|eviction| !eviction.deletion_started) {
                     cancelled |= self.cancel(key);
                 }
                 Duration::ZERO
             }
         };
-        // Who waits already neither gains nor loses by another taint that is tolerated for a time.
+        // A further taint that is tolerated for a time neither extends nor shortens a running period.
         let eviction = self.0.entry(key.clone()).or_insert_with(|| Eviction {
             uid: pod.meta.uid.clone(),
             due: now.saturating_add(due_after),
             deletion_started: false,
         });
-        let then = if eviction.due > now {
-            Then::Wait((eviction.due - now).min(LONGEST_WAIT))
+        let next_step = if eviction.due > now {
+            NextStep::Wait((eviction.due - now).min(MAX_REQUEUE_DELAY))
         } else {
-            let is_first_try = !std::mem::replace(&mut eviction.deletion_started, true);
-            Then::Evict { pod: pod.clone(), due: eviction.due, is_first_try }
+            let is_first_attempt = !std::mem::replace(&mut eviction.deletion_started, true);
+            NextStep::Evict { pod: pod.clone(), due: eviction.due, is_first_attempt }
         };
-        Verdict { cancelled, then }
+        Decision { cancelled, next_step }
     }
 
-    /// Forgets a pod, and tells whether it was still waiting.
+    /// Drops a pod and returns whether its eviction was only scheduled.
     pub(super) fn cancel(&mut self, pod: &Key) -> bool {
         self.0.remove(pod).is_some_and(|eviction| !eviction.deletion_started)
     }
 }
 
-/// For how long a pod may stay where it is; nothing is known if its node is not cached. A pod that is not
-/// bound, or whose node has no such taint, may stay.
+/// How long a pod may stay on its node; `None` if the node is not cached. An unbound pod, or one on a node
+/// without `NoExecute` taints, may stay.
 fn tolerance_on(view: &View<'_>, pod: &Pod, enable_comparison_operators: bool) -> Option<Tolerance> {
     if pod.node_name.is_empty() {
         return Some(Tolerance::Forever);

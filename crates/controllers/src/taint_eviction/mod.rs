@@ -1,9 +1,9 @@
-//! Deletes pods that do not tolerate a `NoExecute` taint of their node: at once, or as soon as the time is
-//! over for which they tolerate it.
+//! Deletes pods that do not tolerate a `NoExecute` taint of their node: immediately, or after their
+//! `tolerationSeconds`.
 //!
-//! An item is a pod. Its turn comes when the pod or the taints of its node change, and when its time is
-//! over. Everything is decided anew at each turn from the pod and the node as they are then; only since
-//! when a pod waits is remembered.
+//! The key is a pod. It is enqueued when the pod or the taints of its node change, and when its toleration
+//! expires. Each reconcile decides from the cached pod and node; only the start of the toleration period is
+//! remembered.
 //!
 //! Parity: pkg/controller/tainteviction.
 
@@ -25,21 +25,22 @@ use serde_json::json;
 
 use crate::disruption_target;
 use crate::pods_by_node::BY_NODE;
-use evictions::{Evictions, Then};
+use evictions::{Evictions, NextStep};
 
-/// What the controller needs to be told.
+/// Options of the taint eviction controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaintEvictionOptions {
-    /// Whether tolerations may compare numbers: the gate `TaintTolerationComparisonOperators`.
+    /// Whether tolerations may use the operators `Lt` and `Gt`: the feature gate
+    /// `TaintTolerationComparisonOperators`.
     pub enable_comparison_operators: bool,
 }
 
-/// Evictions under way at once. Whatever holds one of them up must not hold up the others.
+/// Concurrent evictions. A slow one must not delay the others.
 const WORKERS: usize = 32;
 
-/// The pauses between two tries of one eviction. Other pods' tries do not count: there is no reason to
-/// keep one where it must not be because another could not be deleted.
-const TRIES: RateLimiter = RateLimiter {
+/// Backoff between two attempts to evict one pod. There is no limit across pods: a failed deletion of one pod
+/// must not delay the eviction of another.
+const RETRY_BACKOFF: RateLimiter = RateLimiter {
     base_delay: Duration::from_millis(10),
     max_delay: Duration::from_secs(60),
     retries_per_second: 1e6,
@@ -48,24 +49,24 @@ const TRIES: RateLimiter = RateLimiter {
 
 const REASON: &str = "DeletionByTaintManager";
 const MESSAGE: &str = "Taint manager: deleting due to NoExecute taint";
-const BECAUSE: &str = "its node has a taint that it does not tolerate any longer";
+const BECAUSE: &str = "it does not, or no longer, tolerate a NoExecute taint of its node";
 const EVENT: &str = "TaintManagerEviction";
 
 static DELETED: Metric = Metric::counter(
     "taint_eviction_controller_pod_deletions_total",
-    "Number of pods that this controller deleted since it started.",
+    "Total number of Pods deleted by TaintEvictionController since its start.",
     &[],
 );
-static TOOK: Metric = Metric::histogram(
+static DELETION_DURATION: Metric = Metric::histogram(
     "taint_eviction_controller_pod_deletion_duration_seconds",
-    "Seconds from the moment when a pod was due to go until it was deleted.",
+    "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.",
     &[],
     Buckets::Explicit(&[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0]),
 );
 
-/// The controller.
+/// Builds the controller.
 #[must_use]
-pub fn controller(settings: TaintEvictionOptions) -> Controller {
+pub fn controller(options: TaintEvictionOptions) -> Controller {
     let evictions: Memory<Evictions> = Memory::default();
     let (of_pods, of_nodes) = (evictions.clone(), evictions.clone());
     Controller::new("taint-eviction-controller")
@@ -75,43 +76,52 @@ pub fn controller(settings: TaintEvictionOptions) -> Controller {
             Grant { group: "", resource: "pods", verbs: &["delete"] },
             Grant { group: "", resource: "pods/status", verbs: &["patch"] },
         ])
-        .metrics([&DELETED, &TOOK])
+        .metrics([&DELETED, &DELETION_DURATION])
         .with_loop(
-            Loop::reconciling("noexec_taint_pod", Evict { settings, evictions })
-                .enqueue_on::<Pod>(move |change, view, wakes| pod_changed(&of_pods, change, view, wakes))
-                .enqueue_on::<Node>(move |change, view, wakes| node_changed(&of_nodes, change, view, wakes))
+            Loop::reconciling("noexec_taint_pod", Evict { options, evictions })
+                .enqueue_on::<Pod>(move |change, view, enqueue| pod_changed(&of_pods, change, view, enqueue))
+                .enqueue_on::<Node>(move |change, view, enqueue| {
+                    node_changed(&of_nodes, change, view, enqueue);
+                })
                 .reads_index(BY_NODE)
                 .workers(WORKERS)
-                .rate_limited_by(TRIES),
+                .rate_limited_by(RETRY_BACKOFF),
         )
 }
 
-/// Enqueue a pod that came, went or tolerates something else now, if it waits or its node is tainted.
-fn pod_changed(evictions: &Memory<Evictions>, change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
-    let says = |pod: &Arc<Pod>| (pod.meta.uid.clone(), pod.node_name.clone(), pod.spec.tolerations.clone());
-    if change.old().map(says) == change.new().map(says) {
+/// Enqueues a pod that was created, deleted, bound, or whose tolerations changed, if its eviction is
+/// scheduled or its node is tainted.
+fn pod_changed(evictions: &Memory<Evictions>, change: &Change<Pod>, view: &View<'_>, enqueue: &mut Enqueue) {
+    let relevant_fields =
+        |pod: &Arc<Pod>| (pod.meta.uid.clone(), pod.node_name.clone(), pod.spec.tolerations.clone());
+    if change.old().map(relevant_fields) == change.new().map(relevant_fields) {
         return;
     }
     let pod = change.latest();
     let is_tainted = |node: &Arc<Node>| no_execute(node).next().is_some();
-    let is_threatened =
+    let node_is_tainted =
         || !change.is_deletion() && view.get(&Key::cluster(&*pod.node_name)).is_some_and(is_tainted);
-    if evictions.with(|evictions| evictions.knows(pod.key())) || is_threatened() {
-        wakes.add(pod.key().clone());
+    if evictions.with(|evictions| evictions.contains(pod.key())) || node_is_tainted() {
+        enqueue.add(pod.key().clone());
     }
 }
 
-/// Enqueue the pods of a node whose taints changed: all of them, or those that wait if no taint is left. What
-/// waits goes on waiting when its node goes.
-fn node_changed(evictions: &Memory<Evictions>, change: &Change<Node>, view: &View<'_>, wakes: &mut Enqueue) {
+/// Enqueues the pods of a node whose `NoExecute` taints changed: all of them, or only those with a scheduled
+/// eviction if no taint is left. The deletion of a node does not cancel scheduled evictions.
+fn node_changed(
+    evictions: &Memory<Evictions>,
+    change: &Change<Node>,
+    view: &View<'_>,
+    enqueue: &mut Enqueue,
+) {
     let taints = |node: &Arc<Node>| no_execute(node).cloned().collect::<Vec<Taint>>();
-    let (before, Some(after)) = (change.old().map(taints), change.new().map(taints)) else { return };
-    if before.unwrap_or_default() == after {
+    let (old_taints, Some(new_taints)) = (change.old().map(taints), change.new().map(taints)) else { return };
+    if old_taints.unwrap_or_default() == new_taints {
         return;
     }
     for pod in view.store::<Pod>().by_index(&BY_NODE, &change.latest().key().name) {
-        if !after.is_empty() || evictions.with(|evictions| evictions.knows(pod.key())) {
-            wakes.add(pod.key().clone());
+        if !new_taints.is_empty() || evictions.with(|evictions| evictions.contains(pod.key())) {
+            enqueue.add(pod.key().clone());
         }
     }
 }
@@ -121,7 +131,7 @@ fn no_execute(node: &Node) -> impl Iterator<Item = &Taint> {
 }
 
 struct Evict {
-    settings: TaintEvictionOptions,
+    options: TaintEvictionOptions,
     evictions: Memory<Evictions>,
 }
 
@@ -131,28 +141,28 @@ impl Reconciler for Evict {
         cx: &'a mut Context<'_>,
         item: &'a Item,
     ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.turn(cx, item))
+        Box::pin(self.reconcile_pod(cx, item))
     }
 }
 
 impl Evict {
-    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let (verdict, now) = cx.gather(|view| {
-            let enable_comparison_operators = self.settings.enable_comparison_operators;
+    async fn reconcile_pod(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        let (decision, now) = cx.gather(|view| {
+            let enable_comparison_operators = self.options.enable_comparison_operators;
             (
-                self.evictions.with(|evictions| evictions.judge(view, item, enable_comparison_operators)),
+                self.evictions.with(|evictions| evictions.decide(view, item, enable_comparison_operators)),
                 view.now().wall,
             )
         });
         let mut plan = Plan::none();
-        if verdict.cancelled {
+        if decision.cancelled {
             plan.record(event(item, "Cancelling deletion of Pod"));
         }
-        match verdict.then {
-            Then::Rest => cx.apply(plan).await.all_done().map(|()| Requeue::Forget),
-            Then::Wait(time) => cx.apply(plan).await.all_done().map(|()| Requeue::After(time)),
-            Then::Evict { pod, due, is_first_try } => {
-                if is_first_try {
+        match decision.next_step {
+            NextStep::Nothing => cx.apply(plan).await.all_done().map(|()| Requeue::Forget),
+            NextStep::Wait(time) => cx.apply(plan).await.all_done().map(|()| Requeue::After(time)),
+            NextStep::Evict { pod, due, is_first_attempt } => {
+                if is_first_attempt {
                     plan.record(event(item, "Marking for deletion Pod"));
                 }
                 self.evict(cx, plan, &pod, due, now).await
@@ -160,8 +170,7 @@ impl Evict {
         }
     }
 
-    /// Says in the pod's status why it goes, and deletes it. If it is gone by now, there is nothing left to
-    /// do.
+    /// Adds the `DisruptionTarget` condition and deletes the pod. Done if the pod no longer exists.
     async fn evict(
         &self,
         cx: &mut Context<'_>,
@@ -172,27 +181,27 @@ impl Evict {
     ) -> Result<Requeue, ReconcileError> {
         writes(pod, now).into_iter().for_each(|write| plan.push(write));
         let applied = cx.apply(plan).await;
-        let is_gone = applied.outcomes.iter().any(
+        let not_found = applied.outcomes.iter().any(
             |outcome| matches!(outcome, Outcome::Failed(failure) if failure.reason == ErrorReason::NotFound),
         );
-        if !is_gone {
+        if !not_found {
             applied.all_done()?;
         }
         self.evictions.with(|evictions| evictions.cancel(pod.key()));
-        if !is_gone {
-            let ended = cx.gather(|view| view.now().monotonic);
+        if !not_found {
+            let finished = cx.gather(|view| view.now().monotonic);
             cx.measure(DELETED.increment(&[]));
-            cx.measure(TOOK.measurement(&[], ended.saturating_sub(due).as_secs_f64()));
+            cx.measure(DELETION_DURATION.measurement(&[], finished.saturating_sub(due).as_secs_f64()));
         }
         Ok(Requeue::Forget)
     }
 }
 
-/// What is written about a pod that goes.
+/// The writes that evict a pod.
 fn writes(pod: &Arc<Pod>, now: Time) -> Vec<Write> {
     let mut writes = Vec::new();
-    if !disruption_target::is_there(pod, REASON, MESSAGE) {
-        let condition = disruption_target::wanted(pod, REASON, MESSAGE, now);
+    if !disruption_target::has_condition(pod, REASON, MESSAGE) {
+        let condition = disruption_target::condition(pod, REASON, MESSAGE, now);
         let status = json!({"status": {"conditions": [condition]}});
         writes.push(Write::patch(&**pod, PatchKind::Strategic, status).on_subresource("status"));
     }
@@ -200,8 +209,8 @@ fn writes(pod: &Arc<Pod>, now: Time) -> Vec<Write> {
     writes.into_iter().map(|write| write.because(BECAUSE)).collect()
 }
 
-/// An event about a pod of which no more is known than its name.
-fn event(pod: &Key, what: &str) -> PlannedEvent {
+/// An event about a pod that is identified by its key only.
+fn event(pod: &Key, action: &str) -> PlannedEvent {
     let involved = InvolvedObject::named(
         &Pod::RESOURCE,
         &pod.namespace,
@@ -209,7 +218,7 @@ fn event(pod: &Key, what: &str) -> PlannedEvent {
         Uid::default(),
         ResourceVersion::default(),
     );
-    PlannedEvent::normal(involved, EVENT, format!("{what} {pod}"))
+    PlannedEvent::normal(involved, EVENT, format!("{action} {pod}"))
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! For how long a pod tolerates the taints of its node.
+//! How long a pod tolerates the taints of its node.
 
 use std::time::Duration;
 
 use keleustes_objects::{Taint, Toleration, first_that_tolerates};
 
-/// For how long a pod may stay.
+/// How long a pod may stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tolerance {
-    /// It does not tolerate one of the taints.
+    /// Some taint is not tolerated.
     None,
-    /// So long after it was first looked at with these taints.
+    /// This long after the first reconcile with these taints.
     For(Duration),
-    /// As long as the taints stay as they are.
+    /// As long as the taints do not change.
     Forever,
 }
 
-/// For how long a pod with these tolerations may stay on a node with these taints. Of several tolerations
-/// that answer a taint the first counts; of all that count, the shortest time.
+/// How long a pod with these tolerations may stay on a node with these taints. For each taint the first
+/// matching toleration counts; of these, the shortest `tolerationSeconds`.
 pub(super) fn tolerance(
     taints: &[&Taint],
     tolerations: &[Toleration],
@@ -28,7 +28,7 @@ pub(super) fn tolerance(
             None => return Tolerance::None,
             Some(Toleration { toleration_seconds: None, .. }) => {}
             Some(Toleration { toleration_seconds: Some(seconds), .. }) => {
-                // Less than nothing is nothing.
+                // Negative seconds mean zero.
                 let seconds = u64::try_from(*seconds).unwrap_or(0);
                 shortest = Some(shortest.map_or(seconds, |there: u64| there.min(seconds)));
             }
@@ -67,7 +67,7 @@ mod tests {
 
     /// Proves TE-17.
     #[test]
-    fn the_first_toleration_that_answers_a_taint_counts() {
+    fn first_matching_toleration_counts() {
         assert_eq!(read(json!([taint("a")]), json!([exists_for("a", 60), exists("a")])), seconds(60));
         assert_eq!(read(json!([taint("a")]), json!([exists("a"), exists_for("a", 60)])), Tolerance::Forever);
         assert_eq!(read(json!([taint("a")]), json!([exists_for("b", 5), exists_for("", 7)])), seconds(7));
@@ -75,7 +75,7 @@ mod tests {
 
     /// Proves TE-19, TE-20.
     #[test]
-    fn of_all_that_count_the_shortest_time_counts() {
+    fn shortest_toleration_seconds_counts() {
         let two = json!([taint("a"), taint("b")]);
         assert_eq!(read(two.clone(), json!([exists_for("a", 60), exists_for("b", 30)])), seconds(30));
         assert_eq!(read(two.clone(), json!([exists_for("a", 60), exists("b")])), seconds(60));
@@ -85,7 +85,7 @@ mod tests {
 
     /// Proves TE-50.
     #[test]
-    fn no_time_and_less_than_none_are_the_same() {
+    fn negative_toleration_seconds_mean_zero() {
         for none in [0, -1, i64::MIN] {
             assert_eq!(read(json!([taint("a")]), json!([exists_for("a", none)])), seconds(0));
         }
@@ -94,7 +94,7 @@ mod tests {
 
     /// Proves TE-51.
     #[test]
-    fn who_tolerates_everything_stays() {
+    fn pod_that_tolerates_everything_stays() {
         let everything = json!([{"operator": "Exists"}]);
         assert_eq!(read(json!([taint("a"), taint("b")]), everything), Tolerance::Forever);
     }

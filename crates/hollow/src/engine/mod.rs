@@ -1,13 +1,13 @@
-//! Brings watch events, time and answers together into requests; holds no clock and does no IO.
+//! Turns watch events, time and responses into requests; has no clock and does no IO.
 //!
-//! Whatever may have something to write is a [`Who`]. At most one request of each is under way, and its
-//! body is made when its turn comes, so what changed several times while others were written is written once.
+//! Whatever may have a write to send is a [`Writer`]. Each has at most one request in flight, and its body is
+//! built when it is sent, so that several changes in the meantime are written once.
 
-mod outbox;
 #[cfg(test)]
 mod tests;
 mod timers;
 mod volumes;
+mod write_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -18,141 +18,141 @@ use keleustes_client::{Call, DeleteOptions, PatchType, WriteResponse};
 use keleustes_objects::{ApiError, ArcStr, ErrorReason, InternedStr, Key, Object as _, Uid};
 use serde_json::json;
 
-use self::outbox::Outbox;
 use self::timers::Timers;
 use self::volumes::Volumes;
+use self::write_queue::WriteQueue;
 use crate::clock::stamp;
-use crate::kubelet::{Life, Place, PodDefaults, Want};
-use crate::machine::{Build, Machine, Need};
-use crate::scheduler::{Scheduler, Verdict};
-use crate::seen::{Node, Pod};
+use crate::hollow_node::{HollowNode, NodeConfig, NodeWrite};
+use crate::kubelet::{PodDefaults, PodLifecycle, PodPlacement, PodWrite};
+use crate::projections::{Node, Pod};
+use crate::scheduler::{Scheduler, SchedulingDecision};
 
-/// Whatever writes: a node, a pod on it, the scheduler about a pod, or a storage driver.
+/// A source of writes: a node, a pod on it, the scheduler for a pod, or the CSI driver for an attachment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Who {
+pub(crate) enum Writer {
     Node(InternedStr),
     Pod(Key),
-    Placement(Key),
+    Scheduling(Key),
     Attachment(ArcStr),
 }
 
-/// How many there are, and what was done.
+/// Counts of nodes, pods and requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Hollow nodes that are registered.
+pub struct HollowStats {
+    /// Registered hollow nodes.
     pub nodes: usize,
     /// Pods on hollow nodes.
     pub pods: usize,
-    /// Those of them whose containers run.
+    /// Pods on hollow nodes with running containers.
     pub running: usize,
-    /// Pods that the scheduler has no node for yet.
-    pub waiting: usize,
-    /// Requests that succeeded.
+    /// Pods that the scheduler has not assigned yet.
+    pub pending: usize,
+    /// Successful requests.
     pub writes: u64,
-    /// Requests that did not; some failures are expected and tell what to do next.
+    /// Failed requests; some failures are expected, such as AlreadyExists.
     pub failures: u64,
 }
 
 /// All hollow nodes, the pods on them, and the scheduler.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    build: Build,
+    node_config: NodeConfig,
     pod_defaults: PodDefaults,
     seed: u64,
-    machines: BTreeMap<InternedStr, Machine>,
+    hollow_nodes: BTreeMap<InternedStr, HollowNode>,
     pods: BTreeMap<Key, PodRecord>,
     scheduler: Option<Scheduler>,
-    /// What the scheduler has decided and nobody has written yet.
-    verdicts: BTreeMap<Key, Verdict>,
-    /// Pods without a node, as last seen.
+    /// Scheduling decisions that were not sent yet.
+    decisions: BTreeMap<Key, SchedulingDecision>,
+    /// Unbound pods, as last observed.
     unbound: BTreeMap<Key, Pod>,
-    /// The scheduler decides nothing before it knows all nodes and pods.
-    nodes_are_known: bool,
-    pods_are_known: bool,
+    /// The scheduler starts when all nodes and pods are known.
+    nodes_synced: bool,
+    pods_synced: bool,
     volumes: Volumes,
-    outbox: Outbox,
+    write_queue: WriteQueue,
     timers: Timers,
-    chance: fastrand::Rng,
+    rng: fastrand::Rng,
     writes: u64,
     failures: u64,
 }
 
-/// A pod on one of our nodes.
+/// A pod on a hollow node.
 #[derive(Debug)]
 struct PodRecord {
     uid: Uid,
     node: InternedStr,
-    life: Life,
+    lifecycle: PodLifecycle,
     ip: Option<Ipv4Addr>,
-    /// Whether it still holds its address and its volumes.
-    holds: bool,
+    /// Whether it still holds its IP and its volumes.
+    holds_resources: bool,
     claims: Box<[ArcStr]>,
 }
 
-/// What was sent, so that the answer can be understood.
+/// A request in flight, needed to interpret its response.
 #[derive(Clone, Debug)]
-pub(crate) enum Sent {
-    Node(Need),
-    Pod(Uid, Want),
-    Placement(Verdict),
+pub(crate) enum InFlightWrite {
+    Node(NodeWrite),
+    Pod(Uid, PodWrite),
+    Scheduling(SchedulingDecision),
     Attachment(InternedStr),
 }
 
 impl Engine {
     pub(crate) fn new(
         names: impl Iterator<Item = String>,
-        build: Build,
+        node_config: NodeConfig,
         pod_defaults: PodDefaults,
         with_scheduler: bool,
         seed: u64,
         now: Timestamp,
     ) -> Self {
-        let mut chance = fastrand::Rng::with_seed(seed);
-        let scheduler = with_scheduler.then(|| Scheduler::new(chance.fork()));
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let scheduler = with_scheduler.then(|| Scheduler::new(rng.fork()));
         let names = names.enumerate().map(|(index, name)| {
             let name = InternedStr::from(name.as_str());
-            (name.clone(), Machine::new(name, u32::try_from(index).unwrap_or(u32::MAX), now))
+            (name.clone(), HollowNode::new(name, u32::try_from(index).unwrap_or(u32::MAX), now))
         });
         let mut engine = Self {
-            build,
+            node_config,
             pod_defaults,
             seed,
-            machines: names.collect(),
+            hollow_nodes: names.collect(),
             pods: BTreeMap::new(),
             scheduler,
-            verdicts: BTreeMap::new(),
+            decisions: BTreeMap::new(),
             unbound: BTreeMap::new(),
-            nodes_are_known: false,
-            pods_are_known: false,
+            nodes_synced: false,
+            pods_synced: false,
             volumes: Volumes::default(),
-            outbox: Outbox::default(),
+            write_queue: WriteQueue::default(),
             timers: Timers::default(),
-            chance,
+            rng,
             writes: 0,
             failures: 0,
         };
-        for name in engine.machines.keys().cloned().collect::<Vec<_>>() {
-            engine.look_at(&Who::Node(name), now);
+        for name in engine.hollow_nodes.keys().cloned().collect::<Vec<_>>() {
+            engine.update_queue(&Writer::Node(name), now);
         }
         engine
     }
 
-    /// These are all pods.
+    /// Applies a complete list of pods.
     pub(crate) fn replace_pods(&mut self, pods: Vec<Pod>, now: Timestamp) {
-        let there: BTreeSet<Key> = pods.iter().map(|pod| pod.key().clone()).collect();
+        let current: BTreeSet<Key> = pods.iter().map(|pod| pod.key().clone()).collect();
         let known = self.pods.keys().chain(self.unbound.keys());
-        let gone: Vec<Key> = known.filter(|key| !there.contains(*key)).cloned().collect();
-        gone.iter().for_each(|key| self.forget_pod(key, now));
+        let deleted: Vec<Key> = known.filter(|key| !current.contains(*key)).cloned().collect();
+        deleted.iter().for_each(|key| self.forget_pod(key, now));
         if let Some(scheduler) = &mut self.scheduler {
-            scheduler.retain_pods(&there);
+            scheduler.retain_pods(&current);
         }
-        self.pods_are_known = true;
+        self.pods_synced = true;
         for pod in pods {
             self.observe_pod(pod, now);
         }
     }
 
-    /// A pod is new or has changed.
+    /// Applies an added or updated pod.
     pub(crate) fn observe_pod(&mut self, pod: Pod, now: Timestamp) {
         let key = pod.key().clone();
         if self.pods.get(&key).is_some_and(|record| record.uid != pod.meta.uid || record.node != pod.node) {
@@ -166,206 +166,211 @@ impl Engine {
             return;
         }
         self.unbound.remove(&key);
-        self.verdicts.remove(&key);
-        self.live(&pod, now);
-        self.look_at(&Who::Pod(key), now);
+        self.decisions.remove(&key);
+        self.track_pod(&pod, now);
+        self.update_queue(&Writer::Pod(key), now);
     }
 
-    /// A pod is gone.
+    /// Applies a deleted pod.
     pub(crate) fn forget_pod(&mut self, key: &Key, now: Timestamp) {
         self.drop_record(key, now);
         self.unbound.remove(key);
-        self.verdicts.remove(key);
+        self.decisions.remove(key);
         if let Some(scheduler) = &mut self.scheduler {
             scheduler.forget_pod(key);
         }
-        self.look_at(&Who::Pod(key.clone()), now);
-        self.look_at(&Who::Placement(key.clone()), now);
+        self.update_queue(&Writer::Pod(key.clone()), now);
+        self.update_queue(&Writer::Scheduling(key.clone()), now);
     }
 
-    /// These are all nodes.
+    /// Applies a complete list of nodes.
     pub(crate) fn replace_nodes(&mut self, nodes: &[Node], now: Timestamp) {
-        let there: BTreeSet<InternedStr> =
+        let current: BTreeSet<InternedStr> =
             nodes.iter().map(|node| InternedStr::from(&*node.meta.key.name)).collect();
         let ours: Vec<InternedStr> =
-            self.machines.keys().filter(|name| !there.contains(*name)).cloned().collect();
+            self.hollow_nodes.keys().filter(|name| !current.contains(*name)).cloned().collect();
         ours.iter().for_each(|name| self.forget_node(name, now));
         if let Some(scheduler) = &mut self.scheduler {
-            scheduler.retain_nodes(&there);
+            scheduler.retain_nodes(&current);
         }
         nodes.iter().for_each(|node| self.observe_node(node, now));
-        self.nodes_are_known |= self.machines.is_empty();
+        self.nodes_synced |= self.hollow_nodes.is_empty();
     }
 
-    /// A node is new or has changed.
+    /// Applies an added or updated node.
     pub(crate) fn observe_node(&mut self, node: &Node, now: Timestamp) {
         if let Some(scheduler) = &mut self.scheduler {
             scheduler.observe_node(node);
         }
         let name = InternedStr::from(&*node.meta.key.name);
-        if let Some(machine) = self.machines.get_mut(&name) {
-            let was_alive = machine.is_alive;
-            machine.observe(node, &self.build, &mut self.chance, now);
-            let changed = machine.is_alive != was_alive;
-            self.look_at(&Who::Node(name.clone()), now);
+        if let Some(hollow_node) = self.hollow_nodes.get_mut(&name) {
+            let was_alive = hollow_node.is_alive;
+            hollow_node.observe(node, &self.node_config, &mut self.rng, now);
+            let changed = hollow_node.is_alive != was_alive;
+            self.update_queue(&Writer::Node(name.clone()), now);
             if changed {
-                self.look_at_pods_of(&name, now);
+                self.update_queue_of_pods(&name, now);
             }
         }
-        // Pods that come while nodes still register would all be given to the first ones.
-        let all_registered = || self.machines.values().all(Machine::is_registered);
-        self.nodes_are_known = self.nodes_are_known || all_registered();
+        // The scheduler waits for all nodes; otherwise the first registered ones would get all pods.
+        let all_registered = || self.hollow_nodes.values().all(HollowNode::is_registered);
+        self.nodes_synced = self.nodes_synced || all_registered();
     }
 
-    /// A node is gone.
+    /// Applies a deleted node.
     pub(crate) fn forget_node(&mut self, name: &InternedStr, now: Timestamp) {
         if let Some(scheduler) = &mut self.scheduler {
             scheduler.forget_node(name);
         }
-        if let Some(machine) = self.machines.get_mut(name) {
-            machine.observe_deletion();
-            self.look_at(&Who::Node(name.clone()), now);
+        if let Some(hollow_node) = self.hollow_nodes.get_mut(name) {
+            hollow_node.observe_deletion();
+            self.update_queue(&Writer::Node(name.clone()), now);
         }
     }
 
-    /// Makes a node fall silent. False if it is none of ours.
+    /// Fails a node. Returns false if it is no hollow node.
     pub(crate) fn fail_node(&mut self, name: &str, now: Timestamp) -> bool {
-        self.turn_node(name, now, |machine| machine.fail())
+        self.change_node(name, now, |hollow_node| hollow_node.fail())
     }
 
-    /// Makes a node speak again. False if it is none of ours.
+    /// Recovers a node. Returns false if it is no hollow node.
     pub(crate) fn recover_node(&mut self, name: &str, now: Timestamp) -> bool {
-        self.turn_node(name, now, |machine| machine.recover(now))
+        self.change_node(name, now, |hollow_node| hollow_node.recover(now))
     }
 
-    fn turn_node(&mut self, name: &str, now: Timestamp, turn: impl FnOnce(&mut Machine)) -> bool {
-        let Some(machine) = self.machines.get_mut(name) else { return false };
-        turn(machine);
-        let name = machine.name.clone();
-        self.look_at(&Who::Node(name.clone()), now);
-        self.look_at_pods_of(&name, now);
+    fn change_node(&mut self, name: &str, now: Timestamp, change: impl FnOnce(&mut HollowNode)) -> bool {
+        let Some(hollow_node) = self.hollow_nodes.get_mut(name) else { return false };
+        change(hollow_node);
+        let name = hollow_node.name.clone();
+        self.update_queue(&Writer::Node(name.clone()), now);
+        self.update_queue_of_pods(&name, now);
         true
     }
 
-    fn look_at_pods_of(&mut self, name: &InternedStr, now: Timestamp) {
-        let pods = self.machines.get(name).map(|machine| machine.pods.clone());
+    fn update_queue_of_pods(&mut self, name: &InternedStr, now: Timestamp) {
+        let pods = self.hollow_nodes.get(name).map(|hollow_node| hollow_node.pods.clone());
         for key in pods.into_iter().flatten() {
-            self.look_at(&Who::Pod(key), now);
+            self.update_queue(&Writer::Pod(key), now);
         }
     }
 
-    /// When [`Engine::tick`] is to be called.
+    /// When [`Engine::tick`] must be called next.
     pub(crate) fn due(&self) -> Option<Timestamp> {
         let scheduler = self.scheduler.as_ref().filter(|_| self.may_schedule()).and_then(Scheduler::due);
         [self.timers.first(), scheduler].into_iter().flatten().min()
     }
 
-    /// Lets happen what is due.
+    /// Processes the timers that are due and runs the scheduler.
     pub(crate) fn tick(&mut self, now: Timestamp) {
-        while let Some(who) = self.timers.pop_due(now) {
-            self.look_at(&who, now);
+        while let Some(writer) = self.timers.pop_due(now) {
+            self.update_queue(&writer, now);
         }
         if !self.may_schedule() {
             return;
         }
         let Some(scheduler) = &mut self.scheduler else { return };
         if scheduler.due().is_some_and(|due| due <= now) {
-            for verdict in scheduler.decide(now) {
-                let who = Who::Placement(verdict.key.clone());
-                self.verdicts.insert(verdict.key.clone(), verdict);
-                self.look_at(&who, now);
+            for decision in scheduler.decide(now) {
+                let writer = Writer::Scheduling(decision.key.clone());
+                self.decisions.insert(decision.key.clone(), decision);
+                self.update_queue(&writer, now);
             }
         }
     }
 
     fn may_schedule(&self) -> bool {
-        self.nodes_are_known && self.pods_are_known
+        self.nodes_synced && self.pods_synced
     }
 
-    /// The next request, if there is one to be sent.
-    pub(crate) fn next_call(&mut self, now: Timestamp) -> Option<(Who, Call)> {
-        while let Some(who) = self.outbox.pop() {
-            if let Some((sent, call)) = self.grant(&who, now) {
-                self.outbox.sent(who.clone(), sent);
-                self.set_timer(&who, now);
-                return Some((who, call));
+    /// The next request to send.
+    pub(crate) fn next_call(&mut self, now: Timestamp) -> Option<(Writer, Call)> {
+        while let Some(writer) = self.write_queue.pop() {
+            if let Some((sent, call)) = self.build_call(&writer, now) {
+                self.write_queue.sent(writer.clone(), sent);
+                self.set_timer(&writer, now);
+                return Some((writer, call));
             }
         }
         None
     }
 
-    /// The answer to a request has come, or will not come.
-    pub(crate) fn answered(&mut self, who: &Who, answer: &Result<WriteResponse, ApiError>, now: Timestamp) {
-        let Some(sent) = self.outbox.answered(who) else { return };
-        match answer {
-            Ok(answer) => {
+    /// Handles the response, or the error, of a request.
+    pub(crate) fn on_response(
+        &mut self,
+        writer: &Writer,
+        response: &Result<WriteResponse, ApiError>,
+        now: Timestamp,
+    ) {
+        let Some(sent) = self.write_queue.take_in_flight(writer) else { return };
+        match response {
+            Ok(response) => {
                 self.writes += 1;
-                self.outbox.calm(who);
-                if let (Who::Pod(key), Sent::Pod(uid, Want::Status)) = (who, sent)
+                self.write_queue.reset_backoff(writer);
+                if let (Writer::Pod(key), InFlightWrite::Pod(uid, PodWrite::Status)) = (writer, sent)
                     && let Some(record) = self.pods.get_mut(key).filter(|record| record.uid == uid)
                 {
-                    record.life.settled(&answer.resource_version);
+                    record.lifecycle.on_written(&response.resource_version);
                 }
             }
             Err(failure) => {
                 self.failures += 1;
-                self.take_back(who, sent, failure, now);
+                self.handle_failure(writer, sent, failure, now);
             }
         }
-        self.look_at(who, now);
+        self.update_queue(writer, now);
     }
 
-    pub(crate) fn tally(&self) -> Tally {
-        Tally {
-            nodes: self.machines.values().filter(|machine| machine.is_registered()).count(),
+    pub(crate) fn stats(&self) -> HollowStats {
+        HollowStats {
+            nodes: self.hollow_nodes.values().filter(|hollow_node| hollow_node.is_registered()).count(),
             pods: self.pods.len(),
-            running: self.pods.values().filter(|record| record.life.is_running()).count(),
-            waiting: self.scheduler.as_ref().map_or(0, Scheduler::waiting),
+            running: self.pods.values().filter(|record| record.lifecycle.is_running()).count(),
+            pending: self.scheduler.as_ref().map_or(0, Scheduler::pending),
             writes: self.writes,
             failures: self.failures,
         }
     }
 
-    /// Takes in a pod that is bound to one of our nodes; others are none of our business.
-    fn live(&mut self, pod: &Pod, now: Timestamp) {
-        let Some(machine) = self.machines.get_mut(&pod.node) else { return };
+    /// Tracks a pod that is bound to a hollow node; ignores others.
+    fn track_pod(&mut self, pod: &Pod, now: Timestamp) {
+        let Some(hollow_node) = self.hollow_nodes.get_mut(&pod.node) else { return };
         let key = pod.key();
         if let Some(record) = self.pods.get_mut(key) {
-            record.life.observe(pod, &self.pod_defaults, now);
+            record.lifecycle.observe(pod, &self.pod_defaults, now);
             return;
         }
-        for unreadable in &pod.template.behaviour.unreadable {
-            tracing::warn!(pod = %key, annotation = %unreadable, "an annotation says nothing that is understood");
+        for annotation in &pod.template.behaviour.invalid_annotations {
+            tracing::warn!(pod = %key, annotation = %annotation, "ignoring invalid annotation");
         }
-        // By name, not by turn: what happens to one pod does not hang on how many came before it.
-        let mut chance = fastrand::Rng::with_seed(self.seed ^ fingerprint(key));
-        let life = Life::of(pod, &self.pod_defaults, &mut chance, now);
-        let holds = !life.has_ended();
-        let ip = match (pod.template.host_network, holds) {
-            (true, _) => Some(machine.host_ip()),
-            (false, true) => machine.take_address(pod.reported.pod_ip.parse().ok()),
+        // Seeded by name, so that the behaviour of a pod does not depend on the number of pods before it.
+        let mut rng = fastrand::Rng::with_seed(self.seed ^ fnv1a(key));
+        let lifecycle = PodLifecycle::of(pod, &self.pod_defaults, &mut rng, now);
+        let holds_resources = !lifecycle.has_terminated();
+        let ip = match (pod.template.host_network, holds_resources) {
+            (true, _) => Some(hollow_node.host_ip()),
+            (false, true) => hollow_node.take_address(pod.status.pod_ip.parse().ok()),
             (false, false) => None,
         };
-        machine.pods.insert(key.clone());
+        hollow_node.pods.insert(key.clone());
         let (uid, node, claims) = (pod.meta.uid.clone(), pod.node.clone(), pod.claims.clone());
-        self.pods.insert(key.clone(), PodRecord { uid, node, life, ip, holds, claims });
-        if holds {
+        self.pods.insert(key.clone(), PodRecord { uid, node, lifecycle, ip, holds_resources, claims });
+        if holds_resources {
             self.use_claims(key, &pod.node, &pod.claims, now);
         }
     }
 
     fn drop_record(&mut self, key: &Key, now: Timestamp) {
         let Some(record) = self.pods.remove(key) else { return };
-        if let Some(machine) = self.machines.get_mut(&record.node) {
-            machine.pods.remove(key);
+        if let Some(hollow_node) = self.hollow_nodes.get_mut(&record.node) {
+            hollow_node.pods.remove(key);
         }
-        if record.holds {
+        if record.holds_resources {
             self.release(key, &record.node, record.ip, &record.claims, now);
         }
-        self.outbox.calm(&Who::Pod(key.clone()));
+        self.write_queue.reset_backoff(&Writer::Pod(key.clone()));
     }
 
-    /// Gives back what a pod held.
+    /// Releases the IP and the volumes of a pod.
     fn release(
         &mut self,
         key: &Key,
@@ -374,131 +379,139 @@ impl Engine {
         claims: &[ArcStr],
         now: Timestamp,
     ) {
-        if let (Some(ip), Some(machine)) = (ip, self.machines.get_mut(node)) {
-            machine.release_address(ip);
+        if let (Some(ip), Some(hollow_node)) = (ip, self.hollow_nodes.get_mut(node)) {
+            hollow_node.release_address(ip);
         }
         self.drop_claims(key, node, claims, now);
     }
 
-    /// Asks somebody whether there is something to write, and when to ask again.
-    fn look_at(&mut self, who: &Who, now: Timestamp) {
-        if let Who::Pod(key) = who {
+    /// Queues a writer if it has a write due, and sets its timer.
+    fn update_queue(&mut self, writer: &Writer, now: Timestamp) {
+        if let Writer::Pod(key) = writer {
             self.advance(key, now);
         }
-        let wants = match who {
-            Who::Node(name) => self.machines.get(name).is_some_and(|machine| machine.need(now).is_some()),
-            Who::Pod(key) => self.speaking(key).is_some_and(|record| record.life.want().is_some()),
-            Who::Placement(key) => self.verdicts.contains_key(key),
-            Who::Attachment(name) => self.awaits_attachment(name),
+        let has_write = match writer {
+            Writer::Node(name) => {
+                self.hollow_nodes.get(name).is_some_and(|hollow_node| hollow_node.next_write(now).is_some())
+            }
+            Writer::Pod(key) => {
+                self.active_record(key).is_some_and(|record| record.lifecycle.next_write().is_some())
+            }
+            Writer::Scheduling(key) => self.decisions.contains_key(key),
+            Writer::Attachment(name) => self.awaits_attachment(name),
         };
-        if wants {
-            self.outbox.push(who, now);
+        if has_write {
+            self.write_queue.push(writer, now);
         }
-        self.set_timer(who, now);
+        self.set_timer(writer, now);
     }
 
     fn advance(&mut self, key: &Key, now: Timestamp) {
-        if self.speaking(key).is_none() {
+        if self.active_record(key).is_none() {
             return;
         }
         let Some(record) = self.pods.get_mut(key) else { return };
-        record.life.advance(&self.pod_defaults, now);
-        if record.life.has_ended() && record.holds {
-            record.holds = false;
+        record.lifecycle.advance(&self.pod_defaults, now);
+        if record.lifecycle.has_terminated() && record.holds_resources {
+            record.holds_resources = false;
             let (node, ip, claims) = (record.node.clone(), record.ip, record.claims.clone());
             self.release(key, &node, ip, &claims, now);
         }
     }
 
-    fn set_timer(&mut self, who: &Who, now: Timestamp) {
-        let due = match who {
-            Who::Node(name) => self.machines.get(name).and_then(Machine::due),
-            Who::Pod(key) => self.speaking(key).and_then(|record| record.life.due(&self.pod_defaults, now)),
-            Who::Placement(_) | Who::Attachment(_) => None,
+    fn set_timer(&mut self, writer: &Writer, now: Timestamp) {
+        let due = match writer {
+            Writer::Node(name) => self.hollow_nodes.get(name).and_then(HollowNode::due),
+            Writer::Pod(key) => {
+                self.active_record(key).and_then(|record| record.lifecycle.due(&self.pod_defaults, now))
+            }
+            Writer::Scheduling(_) | Writer::Attachment(_) => None,
         };
-        // Who is queued or waits for an answer is looked at then; who failed is looked at when calm again.
-        let due = match self.outbox.patience(who) {
+        // A writer in flight is checked again when its response arrives, a failed one at the end of its
+        // backoff.
+        let due = match self.write_queue.backoff_end(writer) {
             Some(until) if until > now => Some(until),
             _ => due.filter(|due| *due > now),
         };
-        self.timers.set(who, due);
+        self.timers.set(writer, due);
     }
 
-    /// A pod whose node is alive.
-    fn speaking(&self, key: &Key) -> Option<&PodRecord> {
+    /// The record of a pod whose node is not failed.
+    fn active_record(&self, key: &Key) -> Option<&PodRecord> {
         let record = self.pods.get(key)?;
-        self.machines.get(&record.node).filter(|machine| machine.is_alive).map(|_| record)
+        self.hollow_nodes.get(&record.node).filter(|hollow_node| hollow_node.is_alive).map(|_| record)
     }
 
-    /// Turns what somebody wants into a request; nothing if it is not wanted any more.
-    fn grant(&mut self, who: &Who, now: Timestamp) -> Option<(Sent, Call)> {
-        match who {
-            Who::Node(name) => {
-                let machine = self.machines.get_mut(name)?;
-                let need = machine.need(now)?;
-                let call = machine.call(need, &self.build, now);
-                machine.granted(need, &self.build, &mut self.chance, now);
-                Some((Sent::Node(need), call))
+    /// Builds the request of a writer; `None` if nothing is due any more.
+    fn build_call(&mut self, writer: &Writer, now: Timestamp) -> Option<(InFlightWrite, Call)> {
+        match writer {
+            Writer::Node(name) => {
+                let hollow_node = self.hollow_nodes.get_mut(name)?;
+                let write = hollow_node.next_write(now)?;
+                let call = hollow_node.call(write, &self.node_config, now);
+                hollow_node.mark_sent(write, &self.node_config, &mut self.rng, now);
+                Some((InFlightWrite::Node(write), call))
             }
-            Who::Pod(key) => {
-                let want = self.speaking(key)?.life.want()?;
+            Writer::Pod(key) => {
+                let write = self.active_record(key)?.lifecycle.next_write()?;
                 let record = self.pods.get_mut(key)?;
-                let host_ip = self.machines.get(&record.node)?.host_ip();
-                let place = Place { key, uid: &record.uid, host_ip, pod_ip: record.ip };
-                let call = pod_call(&place, want, &record.life);
-                record.life.granted(want);
-                Some((Sent::Pod(record.uid.clone(), want), call))
+                let host_ip = self.hollow_nodes.get(&record.node)?.host_ip();
+                let placement = PodPlacement { key, uid: &record.uid, host_ip, pod_ip: record.ip };
+                let call = pod_call(&placement, write, &record.lifecycle);
+                record.lifecycle.mark_sent(write);
+                Some((InFlightWrite::Pod(record.uid.clone(), write), call))
             }
-            Who::Placement(key) => {
-                let verdict = self.verdicts.remove(key)?;
-                let pod = self.unbound.get(key).filter(|pod| pod.meta.uid == verdict.uid)?;
-                let call = placement_call(&verdict, pod, now)?;
-                Some((Sent::Placement(verdict), call))
+            Writer::Scheduling(key) => {
+                let decision = self.decisions.remove(key)?;
+                let pod = self.unbound.get(key).filter(|pod| pod.meta.uid == decision.uid)?;
+                let call = scheduling_call(&decision, pod, now)?;
+                Some((InFlightWrite::Scheduling(decision), call))
             }
-            Who::Attachment(name) => {
-                self.grant_attachment(name).map(|(node, call)| (Sent::Attachment(node), call))
+            Writer::Attachment(name) => {
+                self.build_attachment_call(name).map(|(node, call)| (InFlightWrite::Attachment(node), call))
             }
         }
     }
 
-    /// Undoes what a refused request was taken to have done.
-    fn take_back(&mut self, who: &Who, sent: Sent, failure: &ApiError, now: Timestamp) {
-        let is_settled = match (who, sent) {
-            (Who::Node(name), Sent::Node(need)) => {
-                self.machines.get_mut(name).is_none_or(|machine| machine.refused(need, failure))
-            }
-            (Who::Pod(key), Sent::Pod(uid, want)) => match self.pods.get_mut(key) {
-                // A pod that is gone, or is another by now, is dropped when the watch tells.
+    /// Reverts the state change of a failed request and sets the backoff.
+    fn handle_failure(&mut self, writer: &Writer, sent: InFlightWrite, failure: &ApiError, now: Timestamp) {
+        let is_resolved = match (writer, sent) {
+            (Writer::Node(name), InFlightWrite::Node(write)) => self
+                .hollow_nodes
+                .get_mut(name)
+                .is_none_or(|hollow_node| hollow_node.on_write_failed(write, failure)),
+            (Writer::Pod(key), InFlightWrite::Pod(uid, write)) => match self.pods.get_mut(key) {
+                // A deleted or recreated pod is dropped by its watch event.
                 Some(record) if record.uid == uid && failure.reason != ErrorReason::NotFound => {
-                    record.life.on_write_failed(want);
+                    record.lifecycle.on_write_failed(write);
                     false
                 }
                 _ => true,
             },
-            (Who::Placement(key), Sent::Placement(verdict)) => {
-                self.unplace(key, &verdict);
+            (Writer::Scheduling(key), InFlightWrite::Scheduling(decision)) => {
+                self.return_to_scheduler(key, &decision);
                 failure.reason == ErrorReason::NotFound
             }
-            (Who::Attachment(name), Sent::Attachment(node)) => {
+            (Writer::Attachment(name), InFlightWrite::Attachment(node)) => {
                 let is_gone = failure.reason == ErrorReason::NotFound;
                 if !is_gone {
-                    self.await_attachment(name, node);
+                    self.requeue_attachment(name, node);
                 }
                 is_gone
             }
             _ => true,
         };
-        if is_settled {
-            self.outbox.calm(who);
+        if is_resolved {
+            self.write_queue.reset_backoff(writer);
             return;
         }
-        let until = self.outbox.fail(who, failure, &mut self.chance, now);
-        tracing::debug!(?who, %failure, retry_at = %until, "a write failed");
+        let until = self.write_queue.record_failure(writer, failure, &mut self.rng, now);
+        tracing::debug!(?writer, %failure, retry_at = %until, "write failed, backing off");
     }
 
-    /// The scheduler must think again about a pod whose binding was refused.
-    fn unplace(&mut self, key: &Key, verdict: &Verdict) {
-        if let (Some(scheduler), Ok(_)) = (&mut self.scheduler, &verdict.node) {
+    /// Returns a pod whose binding failed to the scheduler.
+    fn return_to_scheduler(&mut self, key: &Key, decision: &SchedulingDecision) {
+        if let (Some(scheduler), Ok(_)) = (&mut self.scheduler, &decision.node) {
             match self.unbound.get(key) {
                 Some(pod) => scheduler.binding_failed(pod),
                 None => scheduler.forget_pod(key),
@@ -507,30 +520,32 @@ impl Engine {
     }
 }
 
-fn pod_call(place: &Place<'_>, want: Want, life: &Life) -> Call {
-    match want {
-        Want::Status => Call::patch(&Pod::RESOURCE, place.key, PatchType::Strategic, &life.patch(place))
-            .subresource("status"),
-        Want::Delete => {
+fn pod_call(placement: &PodPlacement<'_>, write: PodWrite, lifecycle: &PodLifecycle) -> Call {
+    match write {
+        PodWrite::Status => {
+            Call::patch(&Pod::RESOURCE, placement.key, PatchType::Strategic, &lifecycle.patch(placement))
+                .subresource("status")
+        }
+        PodWrite::Delete => {
             let deletion = DeleteOptions {
-                uid: Some(place.uid.clone()),
+                uid: Some(placement.uid.clone()),
                 grace_period_seconds: Some(0),
                 ..DeleteOptions::default()
             };
-            Call::delete(&Pod::RESOURCE, place.key, &deletion)
+            Call::delete(&Pod::RESOURCE, placement.key, &deletion)
         }
     }
 }
 
-/// The request that carries out a verdict; none if the pod says it already.
-fn placement_call(verdict: &Verdict, pod: &Pod, now: Timestamp) -> Option<Call> {
-    let key = &verdict.key;
-    let message = match &verdict.node {
+/// The request for a scheduling decision; `None` if the pod's condition already says so.
+fn scheduling_call(decision: &SchedulingDecision, pod: &Pod, now: Timestamp) -> Option<Call> {
+    let key = &decision.key;
+    let message = match &decision.node {
         Ok(node) => {
             let binding = json!({
                 "apiVersion": "v1",
                 "kind": "Binding",
-                "metadata": {"name": key.name, "namespace": key.namespace, "uid": verdict.uid},
+                "metadata": {"name": key.name, "namespace": key.namespace, "uid": decision.uid},
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node},
             });
             let path = Pod::RESOURCE.object_path(key);
@@ -538,7 +553,7 @@ fn placement_call(verdict: &Verdict, pod: &Pod, now: Timestamp) -> Option<Call> 
         }
         Err(message) => message,
     };
-    let known = pod.reported.condition("PodScheduled");
+    let known = pod.status.condition("PodScheduled");
     if known.is_some_and(|known| &*known.status == "False" && *known.message == **message) {
         return None;
     }
@@ -552,12 +567,12 @@ fn placement_call(verdict: &Verdict, pod: &Pod, now: Timestamp) -> Option<Call> 
         "lastTransitionTime": since.unwrap_or(stamp(now)),
         "observedGeneration": pod.generation,
     });
-    let patch = json!({"metadata": {"uid": verdict.uid}, "status": {"conditions": [condition]}});
+    let patch = json!({"metadata": {"uid": decision.uid}, "status": {"conditions": [condition]}});
     Some(Call::patch(&Pod::RESOURCE, key, PatchType::Strategic, &patch).subresource("status"))
 }
 
 /// FNV-1a of a key.
-fn fingerprint(key: &Key) -> u64 {
+fn fnv1a(key: &Key) -> u64 {
     let bytes = key.namespace.bytes().chain([b'/']).chain(key.name.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

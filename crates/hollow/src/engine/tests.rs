@@ -1,4 +1,4 @@
-//! What is sent, in which order and how often, given what was seen and answered.
+//! Requests of the engine for given watch events and responses.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use keleustes_client::{Call, WriteResponse};
 use keleustes_objects::{ApiError, ErrorReason, InternedStr, Key, ResourceVersion};
 use serde_json::{Value, json};
 
-use super::{Engine, Who};
+use super::{Engine, Writer};
 use crate::clock::after;
+use crate::hollow_node::NodeConfig;
 use crate::kubelet::PodDefaults;
-use crate::machine::Build;
-use crate::seen::{Attachment, Node, Pod, Taint, Volume};
+use crate::projections::{Attachment, Node, Pod, Taint, Volume};
 
 const START: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn engine(nodes: usize, scheduler: bool) -> Engine {
-    let build = Build {
+    let node_config = NodeConfig {
         zones: 2,
         region: "r".to_owned(),
         cpu: "4".to_owned(),
         memory: "8Gi".to_owned(),
         pods: 110,
         extended: vec![("example.com/gpu".to_owned(), "1".to_owned())],
-        lease_every: Duration::from_secs(10),
+        lease_interval: Duration::from_secs(10),
         lease_duration: Duration::from_secs(40),
         status_every: Duration::from_secs(300),
         removes_not_ready_taint: true,
@@ -34,7 +34,7 @@ fn engine(nodes: usize, scheduler: bool) -> Engine {
         batch_run_for: None,
         termination_delay: Duration::ZERO,
     };
-    Engine::new((0..nodes).map(|index| format!("h-{index}")), build, pod_defaults, scheduler, 7, START)
+    Engine::new((0..nodes).map(|index| format!("h-{index}")), node_config, pod_defaults, scheduler, 7, START)
 }
 
 fn at(seconds: f64) -> Timestamp {
@@ -55,12 +55,12 @@ fn pod(name: &str, node: &str) -> Pod {
     serde_json::from_str(&value.to_string()).unwrap()
 }
 
-/// Everything that is to be sent now, as it would be shown.
-fn sent(engine: &mut Engine, now: Timestamp) -> Vec<(Who, Call)> {
+/// All requests that are due now.
+fn sent(engine: &mut Engine, now: Timestamp) -> Vec<(Writer, Call)> {
     std::iter::from_fn(|| engine.next_call(now)).collect()
 }
 
-fn shown(calls: &[(Who, Call)]) -> Vec<String> {
+fn displayed(calls: &[(Writer, Call)]) -> Vec<String> {
     calls.iter().map(|(_, call)| call.to_string()).collect()
 }
 
@@ -72,12 +72,12 @@ fn done() -> Result<WriteResponse, ApiError> {
     })
 }
 
-fn refused(reason: ErrorReason) -> Result<WriteResponse, ApiError> {
+fn failed(reason: ErrorReason) -> Result<WriteResponse, ApiError> {
     Err(ApiError::transport(reason, "no"))
 }
 
-/// Sends and answers everything with success until nothing more is wanted.
-fn settle(engine: &mut Engine, now: Timestamp) -> Vec<String> {
+/// Sends all requests with success until none is due.
+fn send_all(engine: &mut Engine, now: Timestamp) -> Vec<String> {
     let mut all = Vec::new();
     loop {
         engine.tick(now);
@@ -85,23 +85,23 @@ fn settle(engine: &mut Engine, now: Timestamp) -> Vec<String> {
         if calls.is_empty() {
             return all;
         }
-        all.extend(shown(&calls));
-        for (who, _) in calls {
-            engine.answered(&who, &done(), now);
+        all.extend(displayed(&calls));
+        for (writer, _) in calls {
+            engine.on_response(&writer, &done(), now);
         }
     }
 }
 
-/// An engine whose nodes are registered and have nothing to say for a while.
-fn settled_engine(nodes: usize, scheduler: bool) -> Engine {
+/// An engine whose nodes are registered and idle.
+fn idle_engine(nodes: usize, scheduler: bool) -> Engine {
     let mut engine = engine(nodes, scheduler);
-    settle(&mut engine, START);
+    send_all(&mut engine, START);
     engine.replace_nodes(
         &(0..nodes).map(|index| node(&format!("h-{index}"), "True")).collect::<Vec<_>>(),
         START,
     );
     engine.replace_pods(Vec::new(), START);
-    settle(&mut engine, START);
+    send_all(&mut engine, START);
     engine
 }
 
@@ -112,26 +112,26 @@ fn body(call: &Call) -> Value {
 }
 
 #[test]
-fn a_node_registers_then_holds_a_lease_then_stays_silent_until_it_is_due() {
+fn node_registers_creates_its_lease_and_then_writes_only_when_due() {
     let mut engine = engine(1, false);
     let calls = sent(&mut engine, START);
-    assert_eq!(shown(&calls), ["POST /api/v1/nodes"]);
+    assert_eq!(displayed(&calls), ["POST /api/v1/nodes"]);
     let object = body(&calls[0].1);
     assert_eq!(object["metadata"]["labels"]["topology.kubernetes.io/zone"], "r-a");
     assert_eq!(object["status"]["allocatable"]["example.com/gpu"], "1");
-    engine.answered(&calls[0].0, &done(), START);
-    assert_eq!(sent(&mut engine, START), [], "the lease needs the uid");
+    engine.on_response(&calls[0].0, &done(), START);
+    assert_eq!(sent(&mut engine, START), [], "the Lease needs the UID of the Node");
     engine.observe_node(&node("h-0", "True"), START);
     let calls = sent(&mut engine, START);
-    assert_eq!(shown(&calls), ["POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"]);
+    assert_eq!(displayed(&calls), ["POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"]);
     assert_eq!(body(&calls[0].1)["metadata"]["ownerReferences"][0]["uid"], "uid-h-0");
-    engine.answered(&calls[0].0, &done(), START);
+    engine.on_response(&calls[0].0, &done(), START);
     assert_eq!(sent(&mut engine, START), []);
 
-    // For an hour: a renewal every 10 seconds and a little, a heartbeat every five minutes.
+    // In one hour: a renewal every 10 seconds plus jitter, a heartbeat every five minutes.
     let (mut renewals, mut heartbeats) = (0, 0);
     while let Some(due) = engine.due().filter(|due| *due < at(3600.0)) {
-        for line in settle(&mut engine, due) {
+        for line in send_all(&mut engine, due) {
             match line.as_str() {
                 "PATCH /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/h-0" => renewals += 1,
                 "PATCH /api/v1/nodes/h-0/status" => heartbeats += 1,
@@ -143,29 +143,29 @@ fn a_node_registers_then_holds_a_lease_then_stays_silent_until_it_is_due() {
 }
 
 #[test]
-fn renewals_of_many_nodes_spread_over_time() {
-    let mut engine = settled_engine(100, false);
+fn lease_renewals_of_many_nodes_spread_over_time() {
+    let mut engine = idle_engine(100, false);
     let mut most = 0;
     for tenth in 1..100 {
         let now = at(f64::from(tenth) / 10.0);
-        most = most.max(settle(&mut engine, now).len());
+        most = most.max(send_all(&mut engine, now).len());
     }
     assert!(most <= 6, "{most} of 100 nodes in a tenth of a second");
 }
 
 #[test]
-fn what_is_there_already_is_taken_over() {
+fn existing_node_and_lease_are_adopted() {
     let mut engine = engine(1, false);
-    let who = sent(&mut engine, START).remove(0).0;
-    engine.answered(&who, &refused(ErrorReason::AlreadyExists), START);
+    let writer = sent(&mut engine, START).remove(0).0;
+    engine.on_response(&writer, &failed(ErrorReason::AlreadyExists), START);
     engine.observe_node(&node("h-0", "True"), START);
     let calls = sent(&mut engine, START);
-    assert_eq!(shown(&calls), ["POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"]);
-    engine.answered(&who, &refused(ErrorReason::AlreadyExists), START);
+    assert_eq!(displayed(&calls), ["POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"]);
+    engine.on_response(&writer, &failed(ErrorReason::AlreadyExists), START);
     let mut rest = Vec::new();
     for _ in 0..2 {
-        rest.extend(shown(&sent(&mut engine, START)));
-        engine.answered(&who, &done(), START);
+        rest.extend(displayed(&sent(&mut engine, START)));
+        engine.on_response(&writer, &done(), START);
     }
     assert_eq!(
         rest,
@@ -177,141 +177,141 @@ fn what_is_there_already_is_taken_over() {
 }
 
 #[test]
-fn a_pod_is_written_once_however_often_it_changed_meanwhile() {
-    let mut engine = settled_engine(1, false);
+fn several_changes_of_a_pod_are_written_once() {
+    let mut engine = idle_engine(1, false);
     engine.observe_pod(pod("p", "h-0"), START);
     engine.tick(at(0.3));
     let calls = sent(&mut engine, at(0.3));
-    assert_eq!(shown(&calls), [STATUS]);
-    // While that is under way, it is deleted and ends.
+    assert_eq!(displayed(&calls), [STATUS]);
+    // While that request is in flight, the pod is deleted and terminates.
     let mut deleted = pod("p", "h-0");
     deleted.meta.deletion_timestamp = Some(crate::clock::stamp(at(1.0)));
     engine.observe_pod(deleted, at(1.0));
     assert_eq!(sent(&mut engine, at(1.0)), []);
-    engine.answered(&calls[0].0, &done(), at(1.1));
+    engine.on_response(&calls[0].0, &done(), at(1.1));
     let calls = sent(&mut engine, at(1.1));
-    assert_eq!(shown(&calls), [STATUS]);
+    assert_eq!(displayed(&calls), [STATUS]);
     assert_eq!(body(&calls[0].1)["status"]["phase"], "Succeeded");
-    engine.answered(&calls[0].0, &done(), at(1.2));
+    engine.on_response(&calls[0].0, &done(), at(1.2));
     let calls = sent(&mut engine, at(1.2));
-    assert_eq!(shown(&calls), ["DELETE /api/v1/namespaces/n/pods/p"]);
+    assert_eq!(displayed(&calls), ["DELETE /api/v1/namespaces/n/pods/p"]);
     assert_eq!(body(&calls[0].1)["gracePeriodSeconds"], 0);
     assert_eq!(body(&calls[0].1)["preconditions"]["uid"], "uid-p");
-    engine.answered(&calls[0].0, &done(), at(1.3));
+    engine.on_response(&calls[0].0, &done(), at(1.3));
     engine.forget_pod(&Key::namespaced("n", "p"), at(1.3));
-    assert_eq!((settle(&mut engine, at(1.3)).len(), engine.tally().pods), (0, 0));
+    assert_eq!((send_all(&mut engine, at(1.3)).len(), engine.stats().pods), (0, 0));
 }
 
 #[test]
-fn failures_are_retried_ever_later_and_missing_pods_are_not() {
-    let mut engine = settled_engine(1, false);
+fn failures_are_retried_with_backoff_and_missing_pods_are_not() {
+    let mut engine = idle_engine(1, false);
     engine.fail_node("h-0", START);
     engine.recover_node("h-0", START);
-    settle(&mut engine, START);
+    send_all(&mut engine, START);
     engine.observe_pod(pod("p", "h-0"), START);
     let mut now = at(0.3);
     let mut waits = Vec::new();
     for _ in 0..8 {
         engine.tick(now);
         let calls = sent(&mut engine, now);
-        let (who, _) = calls.iter().find(|(_, call)| call.to_string() == STATUS).unwrap();
-        engine.answered(who, &refused(ErrorReason::Unavailable), now);
-        let patience = engine.outbox.patience(who).unwrap();
-        waits.push(crate::clock::since(patience, now).as_secs_f64());
-        now = patience;
+        let (writer, _) = calls.iter().find(|(_, call)| call.to_string() == STATUS).unwrap();
+        engine.on_response(writer, &failed(ErrorReason::Unavailable), now);
+        let backoff_end = engine.write_queue.backoff_end(writer).unwrap();
+        waits.push(crate::clock::since(backoff_end, now).as_secs_f64());
+        now = backoff_end;
     }
     for (wait, base) in waits.iter().zip([0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]) {
         assert!((base..=base * 1.5).contains(wait), "{waits:?}");
     }
     engine.tick(now);
     let calls = sent(&mut engine, now);
-    let (who, _) = calls.iter().find(|(_, call)| call.to_string() == STATUS).unwrap();
-    engine.answered(who, &refused(ErrorReason::NotFound), now);
-    assert!(!shown(&sent(&mut engine, at(3600.0))).contains(&STATUS.to_owned()));
+    let (writer, _) = calls.iter().find(|(_, call)| call.to_string() == STATUS).unwrap();
+    engine.on_response(writer, &failed(ErrorReason::NotFound), now);
+    assert!(!displayed(&sent(&mut engine, at(3600.0))).contains(&STATUS.to_owned()));
 }
 
 #[test]
-fn a_dead_node_and_its_pods_say_nothing_until_it_recovers() {
-    let mut engine = settled_engine(2, false);
+fn failed_node_and_its_pods_write_nothing_until_recovery() {
+    let mut engine = idle_engine(2, false);
     engine.observe_pod(pod("p", "h-0"), START);
     assert!(engine.fail_node("h-0", START));
     assert!(!engine.fail_node("unknown", START));
     engine.observe_node(&node("h-0", "Unknown"), at(40.0));
-    let told = settle(&mut engine, at(400.0));
-    assert!(!told.is_empty() && told.iter().all(|line| line.contains("h-1")), "{told:?}");
+    let written = send_all(&mut engine, at(400.0));
+    assert!(!written.is_empty() && written.iter().all(|line| line.contains("h-1")), "{written:?}");
 
     assert!(engine.recover_node("h-0", at(401.0)));
-    let told = settle(&mut engine, at(401.0));
+    let written = send_all(&mut engine, at(401.0));
     let wanted = [
         "PATCH /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/h-0",
         STATUS,
         "PATCH /api/v1/nodes/h-0/status",
     ];
-    assert_eq!(told, wanted);
+    assert_eq!(written, wanted);
 }
 
 #[test]
-fn an_annotation_fails_a_node_and_its_removal_recovers_it() {
-    let mut engine = settled_engine(1, false);
+fn failed_annotation_fails_a_node_and_its_removal_recovers_it() {
+    let mut engine = idle_engine(1, false);
     let mut failed = node("h-0", "True");
-    failed.wants_to_fail = true;
+    failed.is_failed = true;
     engine.observe_node(&failed, START);
-    assert_eq!(settle(&mut engine, at(100.0)), [""; 0]);
+    assert_eq!(send_all(&mut engine, at(100.0)), [""; 0]);
     engine.observe_node(&node("h-0", "Unknown"), at(101.0));
-    assert_eq!(settle(&mut engine, at(101.0)).len(), 2);
+    assert_eq!(send_all(&mut engine, at(101.0)).len(), 2);
 }
 
 #[test]
-fn a_deleted_node_comes_back_only_when_told_to() {
-    let mut engine = settled_engine(1, false);
+fn deleted_node_registers_again_only_after_recover_node() {
+    let mut engine = idle_engine(1, false);
     engine.forget_node(&InternedStr::from("h-0"), START);
-    assert_eq!(settle(&mut engine, at(1000.0)), [""; 0]);
+    assert_eq!(send_all(&mut engine, at(1000.0)), [""; 0]);
     engine.recover_node("h-0", at(1000.0));
-    assert_eq!(settle(&mut engine, at(1000.0)), ["POST /api/v1/nodes"]);
+    assert_eq!(send_all(&mut engine, at(1000.0)), ["POST /api/v1/nodes"]);
 }
 
 #[test]
-fn a_node_that_was_called_unready_says_otherwise() {
-    let mut engine = settled_engine(1, false);
+fn node_marked_unready_reports_ready_again() {
+    let mut engine = idle_engine(1, false);
     engine.observe_node(&node("h-0", "Unknown"), at(0.0));
-    assert_eq!(settle(&mut engine, at(0.0)), ["PATCH /api/v1/nodes/h-0/status"]);
+    assert_eq!(send_all(&mut engine, at(0.0)), ["PATCH /api/v1/nodes/h-0/status"]);
 }
 
 #[test]
-fn the_taint_of_new_nodes_is_taken_off_and_no_other() {
-    let mut engine = settled_engine(1, false);
+fn only_the_not_ready_taint_of_new_nodes_is_removed() {
+    let mut engine = idle_engine(1, false);
     let taint = |key: &str| Taint { key: InternedStr::from(key), ..Taint::default() };
     let mut tainted = node("h-0", "True");
     tainted.meta.resource_version = ResourceVersion::from("4");
     tainted.taints = Box::new([taint("a"), taint("node.kubernetes.io/not-ready")]);
     engine.observe_node(&tainted, START);
-    let (who, call) = sent(&mut engine, START).remove(0);
+    let (writer, call) = sent(&mut engine, START).remove(0);
     assert_eq!(call.to_string(), "PATCH /api/v1/nodes/h-0");
     let kept = json!([{"key": "a", "effect": "NoSchedule"}]);
     assert_eq!(body(&call), json!({"metadata": {"resourceVersion": "4"}, "spec": {"taints": kept}}));
-    // Refused, it waits until the node is seen again, which must have changed.
-    engine.answered(&who, &refused(ErrorReason::Conflict), START);
-    assert!(settle(&mut engine, START).is_empty());
+    // After a failure it waits for the next watch event, because the node must have changed.
+    engine.on_response(&writer, &failed(ErrorReason::Conflict), START);
+    assert!(send_all(&mut engine, START).is_empty());
     engine.observe_node(&tainted, START);
-    assert_eq!(settle(&mut engine, START).len(), 1);
+    assert_eq!(send_all(&mut engine, START).len(), 1);
 }
 
 #[test]
-fn waiting_pods_are_bound_or_told_why_not_once() {
-    let mut engine = settled_engine(1, true);
+fn pending_pods_are_bound_or_get_the_condition_once() {
+    let mut engine = idle_engine(1, true);
     engine.observe_pod(pod("p", ""), START);
     let mut big = pod("q", "");
     let mut template = (*big.template).clone();
     template.requests.cpu = 9000;
-    big.template = crate::seen::TemplateRef::new(template);
+    big.template = crate::projections::TemplateRef::new(template);
     engine.observe_pod(big.clone(), START);
-    let told = settle(&mut engine, START);
+    let written = send_all(&mut engine, START);
     assert_eq!(
-        told,
+        written,
         ["POST /api/v1/namespaces/n/pods/p/binding", "PATCH /api/v1/namespaces/n/pods/q/status"]
     );
-    // The same verdict about a pod that says so already is not written again.
-    big.reported = serde_json::from_value(json!({"conditions": [{"type": "PodScheduled", "status": "False",
+    // The same decision for a pod that already has the condition is not written again.
+    big.status = serde_json::from_value(json!({"conditions": [{"type": "PodScheduled", "status": "False",
         "message": "0/1 nodes are available: 1 Insufficient cpu."}]}))
     .unwrap();
     engine.observe_pod(big, at(1.0));
@@ -320,57 +320,57 @@ fn waiting_pods_are_bound_or_told_why_not_once() {
     engine.observe_node(&changed, at(2.0));
     changed.unschedulable = false;
     engine.observe_node(&changed, at(2.0));
-    assert!(settle(&mut engine, at(2.5)).iter().all(|line| !line.contains("pods")));
+    assert!(send_all(&mut engine, at(2.5)).iter().all(|line| !line.contains("pods")));
 }
 
 #[test]
-fn a_refused_binding_is_thought_over() {
-    let mut engine = settled_engine(1, true);
+fn failed_binding_is_scheduled_again() {
+    let mut engine = idle_engine(1, true);
     engine.observe_pod(pod("p", ""), START);
     engine.tick(START);
-    let (who, call) = sent(&mut engine, START).remove(0);
+    let (writer, call) = sent(&mut engine, START).remove(0);
     assert_eq!(body(&call)["target"]["name"], "h-0");
-    engine.answered(&who, &refused(ErrorReason::Conflict), START);
-    assert_eq!(engine.tally().waiting, 1);
-    let told = settle(&mut engine, at(1.0));
-    assert!(told.contains(&"POST /api/v1/namespaces/n/pods/p/binding".to_owned()), "{told:?}");
+    engine.on_response(&writer, &failed(ErrorReason::Conflict), START);
+    assert_eq!(engine.stats().pending, 1);
+    let written = send_all(&mut engine, at(1.0));
+    assert!(written.contains(&"POST /api/v1/namespaces/n/pods/p/binding".to_owned()), "{written:?}");
 }
 
 #[test]
-fn nothing_is_scheduled_before_nodes_and_pods_are_known() {
+fn nothing_is_scheduled_before_nodes_and_pods_are_synced() {
     let mut engine = engine(2, true);
     engine.observe_pod(pod("p", ""), START);
-    settle(&mut engine, START);
+    send_all(&mut engine, START);
     engine.replace_nodes(&[node("h-0", "True")], START);
     engine.replace_pods(vec![pod("p", "")], START);
     engine.tick(START);
-    assert_eq!(engine.tally().waiting, 1, "a node is still missing");
+    assert_eq!(engine.stats().pending, 1, "one node is not registered yet");
     engine.observe_node(&node("h-1", "True"), START);
-    assert!(settle(&mut engine, START).contains(&"POST /api/v1/namespaces/n/pods/p/binding".to_owned()));
+    assert!(send_all(&mut engine, START).contains(&"POST /api/v1/namespaces/n/pods/p/binding".to_owned()));
 }
 
 #[test]
-fn what_a_new_list_lacks_is_gone_and_another_life_is_another_pod() {
-    let mut engine = settled_engine(1, false);
+fn pods_missing_from_a_list_are_dropped_and_another_uid_is_another_pod() {
+    let mut engine = idle_engine(1, false);
     engine.observe_pod(pod("p", "h-0"), START);
     engine.observe_pod(pod("q", "h-0"), START);
     engine.replace_pods(vec![pod("q", "h-0")], START);
-    assert_eq!(engine.tally().pods, 1);
+    assert_eq!(engine.stats().pods, 1);
     engine.tick(at(0.3));
-    assert_eq!(engine.tally().running, 1);
+    assert_eq!(engine.stats().running, 1);
     let mut reborn = pod("q", "h-0");
     reborn.meta.uid = keleustes_objects::Uid::from("another");
     engine.observe_pod(reborn, at(0.4));
-    assert_eq!(engine.tally().running, 0);
+    assert_eq!(engine.stats().running, 0);
 }
 
 #[test]
-fn pods_have_addresses_of_their_own_from_the_range_of_the_node() {
-    let mut engine = settled_engine(1, false);
+fn pods_get_unique_ips_from_the_pod_cidr_of_the_node() {
+    let mut engine = idle_engine(1, false);
     let mut ranged = node("h-0", "True");
     ranged.pod_cidr = InternedStr::from("192.168.4.0/29");
     engine.observe_node(&ranged, START);
-    // Six hosts fit; the seventh gets none until another has ended.
+    // Six addresses fit; the seventh pod gets none until another one terminates.
     for index in 0..7 {
         engine.observe_pod(pod(&format!("p{index}"), "h-0"), START);
     }
@@ -386,21 +386,21 @@ fn pods_have_addresses_of_their_own_from_the_range_of_the_node() {
 }
 
 #[test]
-fn nodes_report_the_volumes_of_their_pods_and_attachments_are_done() {
-    let mut engine = settled_engine(1, false);
+fn nodes_report_volumes_in_use_and_attachments_are_set_to_attached() {
+    let mut engine = idle_engine(1, false);
     let mut user = pod("p", "h-0");
     user.claims = Box::new(["data".into()]);
     engine.observe_pod(user, START);
-    assert!(settle(&mut engine, START).is_empty(), "the claim is not bound yet");
+    assert!(send_all(&mut engine, START).is_empty(), "the claim is not bound yet");
     let volume = json!({"metadata": {"name": "pv"}, "spec": {"claimRef": {"namespace": "n", "name": "data"},
         "csi": {"driver": "d.example.com", "volumeHandle": "7"}}});
     let volume: Volume = serde_json::from_str(&volume.to_string()).unwrap();
     engine.observe_volume(&volume, START);
-    let (who, call) = sent(&mut engine, START).remove(0);
+    let (writer, call) = sent(&mut engine, START).remove(0);
     assert_eq!(body(&call)["status"]["volumesInUse"], json!(["kubernetes.io/csi/d.example.com^7"]));
-    engine.answered(&who, &done(), START);
+    engine.on_response(&writer, &done(), START);
     engine.observe_volume(&volume, START);
-    assert!(settle(&mut engine, START).is_empty(), "no news");
+    assert!(send_all(&mut engine, START).is_empty(), "no news");
 
     let attachment = |node: &str, attached: bool| -> Attachment {
         let value =
@@ -409,9 +409,9 @@ fn nodes_report_the_volumes_of_their_pods_and_attachments_are_done() {
     };
     engine.observe_attachment(&attachment("elsewhere", false), START);
     engine.observe_attachment(&attachment("h-0", true), START);
-    assert!(settle(&mut engine, START).is_empty());
+    assert!(send_all(&mut engine, START).is_empty());
     engine.observe_attachment(&attachment("h-0", false), START);
-    assert_eq!(settle(&mut engine, START), ["PATCH /apis/storage.k8s.io/v1/volumeattachments/va/status"]);
+    assert_eq!(send_all(&mut engine, START), ["PATCH /apis/storage.k8s.io/v1/volumeattachments/va/status"]);
 
     engine.forget_pod(&Key::namespaced("n", "p"), START);
     let (_, call) = sent(&mut engine, START).remove(0);

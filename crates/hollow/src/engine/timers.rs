@@ -1,34 +1,34 @@
-//! One timer for each who: setting it again moves it.
+//! One timer per writer; setting it again replaces it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::Who;
+use super::Writer;
 
-/// Who is to be looked at, and when.
+/// Writers and when they must be checked.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    ordered: BTreeSet<(Timestamp, Who)>,
-    of: BTreeMap<Who, Timestamp>,
+    ordered: BTreeSet<(Timestamp, Writer)>,
+    by_writer: BTreeMap<Writer, Timestamp>,
 }
 
 impl Timers {
-    pub(super) fn set(&mut self, who: &Who, at: Option<Timestamp>) {
-        let known = self.of.get(who).copied();
+    pub(super) fn set(&mut self, writer: &Writer, at: Option<Timestamp>) {
+        let known = self.by_writer.get(writer).copied();
         if known == at {
             return;
         }
         if let Some(known) = known {
-            self.ordered.remove(&(known, who.clone()));
+            self.ordered.remove(&(known, writer.clone()));
         }
         match at {
             Some(at) => {
-                self.ordered.insert((at, who.clone()));
-                self.of.insert(who.clone(), at);
+                self.ordered.insert((at, writer.clone()));
+                self.by_writer.insert(writer.clone(), at);
             }
             None => {
-                self.of.remove(who);
+                self.by_writer.remove(writer);
             }
         }
     }
@@ -37,10 +37,10 @@ impl Timers {
         self.ordered.first().map(|(at, _)| *at)
     }
 
-    pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<Who> {
+    pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<Writer> {
         self.ordered.first().filter(|(at, _)| *at <= now)?;
-        let (_, who) = self.ordered.pop_first()?;
-        self.of.remove(&who);
-        Some(who)
+        let (_, writer) = self.ordered.pop_first()?;
+        self.by_writer.remove(&writer);
+        Some(writer)
     }
 }

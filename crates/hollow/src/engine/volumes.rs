@@ -1,7 +1,7 @@
-//! Which volumes the pods of each node use, and which attachments are still to be reported done.
+//! Volumes in use per node, and VolumeAttachments to be set to attached.
 //!
-//! A kubelet reports the former. The latter is the part of a storage driver; without one, nothing that
-//! waits for an attachment would go on.
+//! A kubelet reports the former. The latter is the task of a CSI driver; without one, every attachment would
+//! wait for ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,34 +10,34 @@ use keleustes_client::{Call, PatchType};
 use keleustes_objects::{ArcStr, InternedStr, Key, Object as _};
 use serde_json::json;
 
-use super::{Engine, Who};
-use crate::seen::{Attachment, Volume};
+use super::{Engine, Writer};
+use crate::projections::{Attachment, Volume};
 
-/// What is known of volumes.
+/// Known volumes and attachments.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
-    /// Volumes that nodes attach, and the claims they are bound to.
+    /// Attachable volumes: the claim they are bound to and their unique name.
     known: BTreeMap<ArcStr, (Key, ArcStr)>,
-    /// What nodes call the volume of a claim.
+    /// Unique volume name by claim.
     of_claim: BTreeMap<Key, ArcStr>,
-    /// On which nodes pods use a claim.
+    /// Pods that use a claim, and their nodes.
     users: BTreeMap<Key, BTreeMap<Key, InternedStr>>,
-    /// Attachments to our nodes that nobody has reported done.
+    /// VolumeAttachments to hollow nodes that are not attached yet.
     unattached: BTreeMap<ArcStr, InternedStr>,
 }
 
 impl Engine {
-    /// These are all volumes.
+    /// Applies a complete list of volumes.
     pub(crate) fn replace_volumes(&mut self, volumes: &[Volume], now: Timestamp) {
-        let there: BTreeSet<&ArcStr> = volumes.iter().map(|volume| &volume.key().name).collect();
-        let gone = self.volumes.known.keys().filter(|name| !there.contains(*name));
-        for name in gone.cloned().collect::<Vec<_>>() {
+        let current: BTreeSet<&ArcStr> = volumes.iter().map(|volume| &volume.key().name).collect();
+        let deleted = self.volumes.known.keys().filter(|name| !current.contains(*name));
+        for name in deleted.cloned().collect::<Vec<_>>() {
             self.forget_volume(&name, now);
         }
         volumes.iter().for_each(|volume| self.observe_volume(volume, now));
     }
 
-    /// A volume is new or has changed.
+    /// Applies an added or updated volume.
     pub(crate) fn observe_volume(&mut self, volume: &Volume, now: Timestamp) {
         let name = &volume.key().name;
         let (Some(claim), Some(unique)) = (&volume.claim, &volume.unique_name) else {
@@ -52,7 +52,7 @@ impl Engine {
         }
     }
 
-    /// A volume is gone.
+    /// Applies a deleted volume.
     pub(crate) fn forget_volume(&mut self, name: &ArcStr, now: Timestamp) {
         if let Some((claim, unique)) = self.volumes.known.remove(name) {
             if self.volumes.of_claim.get(&claim) == Some(&unique) {
@@ -62,30 +62,30 @@ impl Engine {
         }
     }
 
-    /// These are all attachments.
+    /// Applies a complete list of attachments.
     pub(crate) fn replace_attachments(&mut self, attachments: &[Attachment], now: Timestamp) {
         self.volumes.unattached.clear();
         attachments.iter().for_each(|attachment| self.observe_attachment(attachment, now));
     }
 
-    /// An attachment is new or has changed.
+    /// Applies an added or updated attachment.
     pub(crate) fn observe_attachment(&mut self, attachment: &Attachment, now: Timestamp) {
         let name = attachment.key().name.clone();
-        let is_ours = self.machines.contains_key(&attachment.node);
+        let is_ours = self.hollow_nodes.contains_key(&attachment.node);
         if is_ours && !attachment.is_attached && attachment.meta.deletion_timestamp.is_none() {
             self.volumes.unattached.insert(name.clone(), attachment.node.clone());
         } else {
             self.volumes.unattached.remove(&name);
         }
-        self.look_at(&Who::Attachment(name), now);
+        self.update_queue(&Writer::Attachment(name), now);
     }
 
-    /// An attachment is gone.
+    /// Applies a deleted attachment.
     pub(crate) fn forget_attachment(&mut self, name: &ArcStr) {
         self.volumes.unattached.remove(name);
     }
 
-    /// A pod on a node has begun to use claims.
+    /// Records that a pod uses claims.
     pub(super) fn use_claims(&mut self, pod: &Key, node: &InternedStr, claims: &[ArcStr], now: Timestamp) {
         for claim in claims {
             let claim = Key { namespace: pod.namespace.clone(), name: claim.clone() };
@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// A pod on a node does not use its claims any more.
+    /// Records that a pod no longer uses claims.
     pub(super) fn drop_claims(&mut self, pod: &Key, node: &InternedStr, claims: &[ArcStr], now: Timestamp) {
         for claim in claims {
             let claim = Key { namespace: pod.namespace.clone(), name: claim.clone() };
@@ -119,27 +119,27 @@ impl Engine {
     }
 
     fn report_volumes(&mut self, node: &InternedStr, now: Timestamp) {
-        let Some(machine) = self.machines.get_mut(node) else { return };
+        let Some(hollow_node) = self.hollow_nodes.get_mut(node) else { return };
         let mut used = BTreeSet::new();
-        for pod in &machine.pods {
-            let claims = self.pods.get(pod).filter(|record| record.holds);
+        for pod in &hollow_node.pods {
+            let claims = self.pods.get(pod).filter(|record| record.holds_resources);
             for claim in claims.iter().flat_map(|record| &record.claims) {
                 let claim = Key { namespace: pod.namespace.clone(), name: claim.clone() };
                 used.extend(self.volumes.of_claim.get(&claim).cloned());
             }
         }
-        if machine.set_volumes_in_use(used) {
-            self.look_at(&Who::Node(node.clone()), now);
+        if hollow_node.set_volumes_in_use(used) {
+            self.update_queue(&Writer::Node(node.clone()), now);
         }
     }
 
-    /// Whether an attachment to a living node waits to be reported done.
+    /// Whether an attachment to a node that is not failed must be set to attached.
     pub(super) fn awaits_attachment(&self, name: &ArcStr) -> bool {
         let node = self.volumes.unattached.get(name);
-        node.and_then(|node| self.machines.get(node)).is_some_and(|machine| machine.is_alive)
+        node.and_then(|node| self.hollow_nodes.get(node)).is_some_and(|hollow_node| hollow_node.is_alive)
     }
 
-    pub(super) fn grant_attachment(&mut self, name: &ArcStr) -> Option<(InternedStr, Call)> {
+    pub(super) fn build_attachment_call(&mut self, name: &ArcStr) -> Option<(InternedStr, Call)> {
         if !self.awaits_attachment(name) {
             return None;
         }
@@ -150,7 +150,7 @@ impl Engine {
         Some((node, call))
     }
 
-    pub(super) fn await_attachment(&mut self, name: &ArcStr, node: InternedStr) {
+    pub(super) fn requeue_attachment(&mut self, name: &ArcStr, node: InternedStr) {
         self.volumes.unattached.insert(name.clone(), node);
     }
 }

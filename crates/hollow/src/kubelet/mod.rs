@@ -1,9 +1,9 @@
-//! What a kubelet does with one pod: a state machine without clock or IO, and the status it reports.
+//! The kubelet's part for one pod: a state machine without clock or IO, and the status it reports.
 
-mod life;
+mod lifecycle;
 mod status;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::life::{Life, PodDefaults, Want};
-pub(crate) use self::status::Place;
+pub(crate) use self::lifecycle::{PodDefaults, PodLifecycle, PodWrite};
+pub(crate) use self::status::PodPlacement;

@@ -1,68 +1,68 @@
-//! The status of a pod in the words of a kubelet.
+//! The pod status as a kubelet reports it.
 
 use std::net::Ipv4Addr;
 
 use keleustes_objects::{InternedStr, Key, Uid};
 use serde_json::{Value, json};
 
-use super::life::{Exit, Life, Stage, Switch};
+use super::lifecycle::{ConditionState, Exit, PodLifecycle, PodStage};
 use crate::clock::stamp;
-use crate::seen::Phase;
+use crate::projections::Phase;
 
-/// Where a pod is, as far as its status tells.
+/// Identity and IPs of a pod for its status.
 #[derive(Clone, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct PodPlacement<'a> {
     pub(crate) key: &'a Key,
     pub(crate) uid: &'a Uid,
     pub(crate) host_ip: Ipv4Addr,
     pub(crate) pod_ip: Option<Ipv4Addr>,
 }
 
-impl Life {
-    /// A strategic merge patch of the status. Conditions of others stay as they are; a pod of the same
-    /// name in another life refuses the patch, because the uid cannot change.
-    pub(crate) fn patch(&self, place: &Place<'_>) -> Value {
+impl PodLifecycle {
+    /// A strategic merge patch of the status. Conditions of other writers are kept; the UID in the patch
+    /// makes it fail for a recreated pod of the same name.
+    pub(crate) fn patch(&self, placement: &PodPlacement<'_>) -> Value {
         let mut status = json!({
             "observedGeneration": self.generation,
             "phase": self.phase(),
-            "startTime": stamp(self.accepted_at),
-            "hostIP": place.host_ip,
-            "hostIPs": [{"ip": place.host_ip}],
+            "startTime": stamp(self.start_time),
+            "hostIP": placement.host_ip,
+            "hostIPs": [{"ip": placement.host_ip}],
             "conditions": self.condition_list(),
-            "containerStatuses": self.containers(place),
+            "containerStatuses": self.containers(placement),
         });
         if !self.template.init_containers.is_empty() {
-            status["initContainerStatuses"] = self.init_containers(place);
+            status["initContainerStatuses"] = self.init_containers(placement);
         }
-        let has_address = !matches!(self.stage, Stage::Creating);
-        if let Some(ip) = place.pod_ip.filter(|_| has_address || self.template.host_network) {
+        let has_address = !matches!(self.stage, PodStage::Creating);
+        if let Some(ip) = placement.pod_ip.filter(|_| has_address || self.template.host_network) {
             status["podIP"] = json!(ip);
             status["podIPs"] = json!([{"ip": ip}]);
         }
-        if let Stage::Ended { past_deadline: true, .. } = self.stage {
+        if let PodStage::Terminated { past_deadline: true, .. } = self.stage {
             status["reason"] = json!("DeadlineExceeded");
             status["message"] = json!("Pod was active on the node longer than the specified deadline");
         }
-        json!({"metadata": {"uid": place.uid}, "status": status})
+        json!({"metadata": {"uid": placement.uid}, "status": status})
     }
 
     fn phase(&self) -> &'static str {
         match &self.stage {
-            Stage::Creating | Stage::Initializing => "Pending",
-            Stage::Running { .. } | Stage::BackingOff { .. } => "Running",
-            Stage::Ended { phase: Phase::Succeeded, .. } => "Succeeded",
-            Stage::Ended { .. } => "Failed",
+            PodStage::Creating | PodStage::Initializing => "Pending",
+            PodStage::Running { .. } | PodStage::BackingOff { .. } => "Running",
+            PodStage::Terminated { phase: Phase::Succeeded, .. } => "Succeeded",
+            PodStage::Terminated { .. } => "Failed",
         }
     }
 
     fn condition_list(&self) -> Value {
         let conditions = &self.conditions;
-        let ended = match &self.stage {
-            Stage::Ended { phase: Phase::Succeeded, .. } => Some("PodCompleted"),
-            Stage::Ended { .. } => Some("PodFailed"),
+        let terminated_reason = match &self.stage {
+            PodStage::Terminated { phase: Phase::Succeeded, .. } => Some("PodCompleted"),
+            PodStage::Terminated { .. } => Some("PodFailed"),
             _ => None,
         };
-        let unready = || match ended {
+        let unready = || match terminated_reason {
             Some(reason) => (reason, None),
             None => ("ContainersNotReady", Some(self.unready_message())),
         };
@@ -83,11 +83,11 @@ impl Life {
     fn condition(
         &self,
         name: &str,
-        switch: Switch,
-        why_not: impl Fn() -> (&'static str, Option<String>),
+        switch: ConditionState,
+        reason_if_false: impl Fn() -> (&'static str, Option<String>),
     ) -> Value {
         let status = if switch.on { "True" } else { "False" };
-        let (reason, message) = if switch.on { ("", None) } else { why_not() };
+        let (reason, message) = if switch.on { ("", None) } else { reason_if_false() };
         let mut condition = json!({
             "type": name,
             "status": status,
@@ -95,14 +95,14 @@ impl Life {
             "lastProbeTime": null,
             "lastTransitionTime": switch.since,
         });
-        // A patch leaves alone what it does not name, so what was said before must be taken back.
-        let mut say = |field: &str, words: Option<String>| match words {
-            Some(words) => condition[field] = json!(words),
+        // A patch keeps fields that it does not mention, so an earlier reason or message must be set to null.
+        let mut set_field = |field: &str, text: Option<String>| match text {
+            Some(text) => condition[field] = json!(text),
             None if self.was_reported => condition[field] = Value::Null,
             None => {}
         };
-        say("reason", (!reason.is_empty()).then(|| reason.to_owned()));
-        say("message", message);
+        set_field("reason", (!reason.is_empty()).then(|| reason.to_owned()));
+        set_field("message", message);
         condition
     }
 
@@ -113,18 +113,19 @@ impl Life {
 
     fn uninitialized_message(&self) -> String {
         let waiting = self.template.init_containers.iter().enumerate();
-        let waiting = waiting.filter(|(at, _)| self.inits.get(*at).is_none_or(|(_, end)| end.is_none()));
+        let waiting = waiting
+            .filter(|(at, _)| self.init_runs.get(*at).is_none_or(|(_, terminate)| terminate.is_none()));
         let names: Vec<&str> = waiting.map(|(_, one)| &*one.name).collect();
         format!("containers with incomplete status: [{}]", names.join(" "))
     }
 
-    fn containers(&self, place: &Place<'_>) -> Value {
+    fn containers(&self, placement: &PodPlacement<'_>) -> Value {
         let each = self.template.containers.iter().map(|container| {
-            let (state, last) = self.state(&container.name, place);
-            let is_running = matches!(self.stage, Stage::Running { .. });
+            let (state, last) = self.state(&container.name, placement);
+            let is_running = matches!(self.stage, PodStage::Running { .. });
             let was_started = match &self.stage {
-                Stage::Running { .. } | Stage::BackingOff { .. } => true,
-                Stage::Ended { exit, .. } => exit.is_some(),
+                PodStage::Running { .. } | PodStage::BackingOff { .. } => true,
+                PodStage::Terminated { exit, .. } => exit.is_some(),
                 _ => false,
             };
             let mut status = json!({
@@ -138,51 +139,51 @@ impl Life {
                 "lastState": last,
             });
             if was_started {
-                status["containerID"] = json!(container_id(place, &container.name, self.restarts));
+                status["containerID"] = json!(container_id(placement, &container.name, self.restarts));
             }
             status
         });
         each.collect()
     }
 
-    /// The state of a container, and the one before.
-    fn state(&self, name: &InternedStr, place: &Place<'_>) -> (Value, Value) {
+    /// The state and the last state of a container.
+    fn state(&self, name: &InternedStr, placement: &PodPlacement<'_>) -> (Value, Value) {
         let waiting = |reason: &str| json!({"waiting": {"reason": reason}});
-        // A container that waits for its restart still goes by the run that crashed.
-        let is_waiting = matches!(self.stage, Stage::BackingOff { .. });
+        // During the backoff, the last run is the one that crashed.
+        let is_waiting = matches!(self.stage, PodStage::BackingOff { .. });
         let last_run = self.restarts.saturating_sub(u32::from(!is_waiting));
         let last = self
             .last_exit
             .as_ref()
-            .map_or_else(|| json!({}), |exit| terminated(exit, &container_id(place, name, last_run)));
+            .map_or_else(|| json!({}), |exit| terminated(exit, &container_id(placement, name, last_run)));
         match &self.stage {
-            Stage::Creating | Stage::Initializing if !self.template.init_containers.is_empty() => {
+            PodStage::Creating | PodStage::Initializing if !self.template.init_containers.is_empty() => {
                 (waiting("PodInitializing"), json!({}))
             }
-            Stage::Creating | Stage::Initializing => (waiting("ContainerCreating"), json!({})),
-            Stage::Running { since } => (json!({"running": {"startedAt": stamp(*since)}}), last),
-            Stage::BackingOff { wait, .. } => {
+            PodStage::Creating | PodStage::Initializing => (waiting("ContainerCreating"), json!({})),
+            PodStage::Running { since } => (json!({"running": {"startedAt": stamp(*since)}}), last),
+            PodStage::BackingOff { wait, .. } => {
                 let message = format!(
                     "back-off {}s restarting failed container={name} pod={}_{}({})",
                     wait.as_secs(),
-                    place.key.name,
-                    place.key.namespace,
-                    place.uid
+                    placement.key.name,
+                    placement.key.namespace,
+                    placement.uid
                 );
                 (json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}}), last)
             }
-            Stage::Ended { exit: Some(exit), .. } => {
-                (terminated(exit, &container_id(place, name, self.restarts)), last)
+            PodStage::Terminated { exit: Some(exit), .. } => {
+                (terminated(exit, &container_id(placement, name, self.restarts)), last)
             }
-            Stage::Ended { .. } => (waiting("ContainerCreating"), json!({})),
+            PodStage::Terminated { .. } => (waiting("ContainerCreating"), json!({})),
         }
     }
 
-    fn init_containers(&self, place: &Place<'_>) -> Value {
+    fn init_containers(&self, placement: &PodPlacement<'_>) -> Value {
         let each = self.template.init_containers.iter().enumerate().map(|(at, container)| {
-            let run = self.inits.get(at);
+            let run = self.init_runs.get(at);
             let ended_at = match &self.stage {
-                Stage::Ended { exit, .. } => exit.as_ref().map(|exit| exit.finished_at),
+                PodStage::Terminated { exit, .. } => exit.as_ref().map(|exit| exit.finished_at),
                 _ => None,
             };
             let (state, is_ready) = match run {
@@ -190,7 +191,7 @@ impl Life {
                 Some((started_at, finished)) => match finished.or(ended_at) {
                     Some(finished_at) => {
                         let exit = Exit { code: 0, started_at: *started_at, finished_at };
-                        (terminated(&exit, &container_id(place, &container.name, 0)), true)
+                        (terminated(&exit, &container_id(placement, &container.name, 0)), true)
                     }
                     None => (json!({"running": {"startedAt": stamp(*started_at)}}), container.is_sidecar),
                 },
@@ -206,7 +207,7 @@ impl Life {
                 "lastState": {},
             });
             if run.is_some() {
-                status["containerID"] = json!(container_id(place, &container.name, 0));
+                status["containerID"] = json!(container_id(placement, &container.name, 0));
             }
             status
         });
@@ -228,7 +229,7 @@ fn image_id(image: &str) -> String {
     format!("hollow://{image}")
 }
 
-/// Each run of a container has an id of its own, which tells whose it is.
-fn container_id(place: &Place<'_>, container: &str, restarts: u32) -> String {
-    format!("hollow://{}/{container}/{restarts}", place.uid)
+/// A unique ID per run of a container.
+fn container_id(placement: &PodPlacement<'_>, container: &str, restarts: u32) -> String {
+    format!("hollow://{}/{container}/{restarts}", placement.uid)
 }

@@ -1,4 +1,4 @@
-//! Whole lives of pods as tables: what is wished for, and every status that is written for it.
+//! Complete pod lifecycles as tables: the configured behaviour, and every status that is written.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use keleustes_objects::ResourceVersion;
 use serde_json::{Value, json};
 
-use super::{Life, Place, PodDefaults, Want};
+use super::{PodDefaults, PodLifecycle, PodPlacement, PodWrite};
 use crate::clock::{after, since};
-use crate::seen::Pod;
+use crate::projections::Pod;
 
 const START: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -38,43 +38,46 @@ fn plain(annotations: &[(&str, &str)], restart_policy: &str) -> Value {
     })
 }
 
-/// Plays a life in which others do things at times (in milliseconds); tells every write.
-fn play(first: &Value, then: &[(u64, Value)], seconds: u64) -> Vec<String> {
-    let end = after(START, Duration::from_secs(seconds));
+/// Runs a pod that other clients update at the given times (in milliseconds); returns every write.
+fn run_pod(first: &Value, updates: &[(u64, Value)], seconds: u64) -> Vec<String> {
+    let terminate = after(START, Duration::from_secs(seconds));
     let mut now = START;
-    let mut chance = fastrand::Rng::with_seed(1);
-    let mut life = Life::of(&pod(first), &pod_defaults(), &mut chance, now);
-    let mut then = then.iter().map(|(at, seen)| (after(START, Duration::from_millis(*at)), seen)).peekable();
-    let mut told = Vec::new();
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut lifecycle = PodLifecycle::of(&pod(first), &pod_defaults(), &mut rng, now);
+    let mut updates =
+        updates.iter().map(|(at, update)| (after(START, Duration::from_millis(*at)), update)).peekable();
+    let mut written = Vec::new();
     loop {
-        while let Some(want) = life.want() {
-            told.push(tell(&life, want, now));
-            life.granted(want);
-            life.settled(&ResourceVersion::from("10"));
+        while let Some(write) = lifecycle.next_write() {
+            written.push(describe(&lifecycle, write, now));
+            lifecycle.mark_sent(write);
+            lifecycle.on_written(&ResourceVersion::from("10"));
         }
-        let seen_at = then.peek().map(|(at, _)| *at);
-        let Some(next) = [seen_at, life.due(&pod_defaults(), now)].into_iter().flatten().min() else { break };
-        if next > end {
+        let update_at = updates.peek().map(|(at, _)| *at);
+        let Some(next) = [update_at, lifecycle.due(&pod_defaults(), now)].into_iter().flatten().min() else {
+            break;
+        };
+        if next > terminate {
             break;
         }
-        assert!(next > now || seen_at == Some(next), "time does not pass: {told:?}");
+        assert!(next > now || update_at == Some(next), "time does not pass: {written:?}");
         now = next;
-        if seen_at == Some(now) {
-            let (_, seen) = then.next().unwrap();
-            life.observe(&pod(seen), &pod_defaults(), now);
+        if update_at == Some(now) {
+            let (_, update) = updates.next().unwrap();
+            lifecycle.observe(&pod(update), &pod_defaults(), now);
         } else {
-            life.advance(&pod_defaults(), now);
+            lifecycle.advance(&pod_defaults(), now);
         }
     }
-    told
+    written
 }
 
-fn tell(life: &Life, want: Want, now: Timestamp) -> String {
+fn describe(lifecycle: &PodLifecycle, write: PodWrite, now: Timestamp) -> String {
     let seconds = since(now, START).as_secs_f64();
-    if want == Want::Delete {
+    if write == PodWrite::Delete {
         return format!("{seconds} delete");
     }
-    let status = patch(life)["status"].clone();
+    let status = patch(lifecycle)["status"].clone();
     let container = &status["containerStatuses"][0];
     let state = container["state"].as_object().unwrap();
     let (state, detail) = state.iter().next().unwrap();
@@ -92,28 +95,28 @@ fn tell(life: &Life, want: Want, now: Timestamp) -> String {
     format!("{seconds} {} {state}{detail}{ready}{restarts}{reason}", status["phase"].as_str().unwrap())
 }
 
-fn patch(life: &Life) -> Value {
+fn patch(lifecycle: &PodLifecycle) -> Value {
     let of = pod(&plain(&[], "Always"));
-    let place = Place {
+    let placement = PodPlacement {
         key: &of.meta.key,
         uid: &of.meta.uid,
         host_ip: Ipv4Addr::new(10, 0, 0, 1),
         pod_ip: Some(Ipv4Addr::new(10, 128, 0, 1)),
     };
-    life.patch(&place)
+    lifecycle.patch(&placement)
 }
 
-fn deleted(mut pod: Value, grace: u32) -> Value {
+fn deleted(mut pod: Value, grace_period: u32) -> Value {
     pod["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:01:00Z");
-    pod["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+    pod["metadata"]["deletionGracePeriodSeconds"] = json!(grace_period);
     pod
 }
 
-/// Annotations, restart policy, for how many seconds to look, and what is written.
+/// Annotations, restart policy, duration in seconds, and the expected writes.
 type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, u64, &'a [&'a str]);
 
 #[test]
-fn lives_by_annotation_and_restart_policy() {
+fn lifecycle_by_annotations_and_restart_policy() {
     let cases: &[Case<'_>] = &[
         (&[], "Always", 1000, &["0.2 Running running ready"]),
         (&[], "Never", 1000, &["0.2 Running running ready", "2.2 Succeeded terminated 0"]),
@@ -137,7 +140,7 @@ fn lives_by_annotation_and_restart_policy() {
             25,
             &["0.2 Running running ready", "10.2 Running running", "20.2 Running running ready"],
         ),
-        // The first restart is at once, later ones wait 10 s, 20 s and so on.
+        // The first restart is immediate; later ones wait 10 s, 20 s and so on.
         (
             &[("crash-after", "1s")],
             "Always",
@@ -164,78 +167,85 @@ fn lives_by_annotation_and_restart_policy() {
         ),
     ];
     for (annotations, policy, seconds, wanted) in cases {
-        assert_eq!(play(&plain(annotations, policy), &[], *seconds), *wanted, "{annotations:?} {policy}");
+        assert_eq!(run_pod(&plain(annotations, policy), &[], *seconds), *wanted, "{annotations:?} {policy}");
     }
 }
 
 #[test]
-fn a_container_that_ran_long_is_forgiven() {
-    let told = play(&plain(&[("crash-after", "11m")], "Always"), &[], 3000);
-    assert!(told.iter().all(|line| !line.contains("CrashLoopBackOff")), "{told:?}");
-    assert_eq!(told.len(), 5);
+fn long_run_resets_the_crash_backoff() {
+    let written = run_pod(&plain(&[("crash-after", "11m")], "Always"), &[], 3000);
+    assert!(written.iter().all(|line| !line.contains("CrashLoopBackOff")), "{written:?}");
+    assert_eq!(written.len(), 5);
 }
 
 #[test]
-fn the_wait_for_a_restart_has_an_upper_bound() {
-    let told = play(&plain(&[("crash-after", "1s")], "Always"), &[], 2000);
+fn crash_backoff_has_an_upper_bound() {
+    let written = run_pod(&plain(&[("crash-after", "1s")], "Always"), &[], 2000);
     let last: Vec<f64> =
-        told.iter().rev().take(3).map(|line| line.split_once(' ').unwrap().0.parse().unwrap()).collect();
-    assert!((last[0] - last[2] - 301.0).abs() < 1e-6, "{told:?}");
+        written.iter().rev().take(3).map(|line| line.split_once(' ').unwrap().0.parse().unwrap()).collect();
+    assert!((last[0] - last[2] - 301.0).abs() < 1e-6, "{written:?}");
 }
 
 #[test]
-fn deletion_ends_containers_within_their_grace() {
+fn deletion_terminates_containers_within_the_grace_period() {
     let running = "0.2 Running running ready";
-    let gone = |delay: &[(&str, &str)], grace| {
+    let deleted_after = |delay: &[(&str, &str)], grace_period| {
         let pod = plain(delay, "Always");
-        play(&pod, &[(5000, deleted(pod.clone(), grace))], 1000)
+        run_pod(&pod, &[(5000, deleted(pod.clone(), grace_period))], 1000)
     };
-    assert_eq!(gone(&[], 30), [running, "5.1 Succeeded terminated 0", "5.1 delete"]);
-    assert_eq!(gone(&[("termination-delay", "4s")], 30), [running, "9 Succeeded terminated 0", "9 delete"]);
-    // Who does not end in time is killed.
-    assert_eq!(gone(&[("termination-delay", "1h")], 30), [running, "35 Failed terminated 137", "35 delete"]);
+    assert_eq!(deleted_after(&[], 30), [running, "5.1 Succeeded terminated 0", "5.1 delete"]);
+    assert_eq!(
+        deleted_after(&[("termination-delay", "4s")], 30),
+        [running, "9 Succeeded terminated 0", "9 delete"]
+    );
+    // A container that does not terminate in time is killed.
+    assert_eq!(
+        deleted_after(&[("termination-delay", "1h")], 30),
+        [running, "35 Failed terminated 137", "35 delete"]
+    );
     let slow = plain(&[("termination-delay", "1h")], "Always");
     let hurried = [(5000, deleted(slow.clone(), 30)), (6000, deleted(slow.clone(), 1))];
-    assert_eq!(play(&slow, &hurried, 1000).last().unwrap(), "7 delete");
+    assert_eq!(run_pod(&slow, &hurried, 1000).last().unwrap(), "7 delete");
 }
 
 #[test]
-fn deletion_of_a_pod_that_never_started_or_has_ended_waits_for_nothing() {
+fn deletion_of_an_unstarted_or_terminated_pod_is_immediate() {
     let pod = plain(&[("never-start", "true")], "Always");
-    let told = play(&pod, &[(5000, deleted(pod.clone(), 30))], 1000);
-    assert_eq!(told[1..], ["5 Failed waiting ContainerCreating", "5 delete"]);
+    let written = run_pod(&pod, &[(5000, deleted(pod.clone(), 30))], 1000);
+    assert_eq!(written[1..], ["5 Failed waiting ContainerCreating", "5 delete"]);
     let pod = plain(&[], "Never");
-    let told = play(&pod, &[(5000, deleted(pod.clone(), 30))], 1000);
-    assert_eq!(told[1..], ["2.2 Succeeded terminated 0", "5 delete"]);
+    let written = run_pod(&pod, &[(5000, deleted(pod.clone(), 30))], 1000);
+    assert_eq!(written[1..], ["2.2 Succeeded terminated 0", "5 delete"]);
 }
 
 #[test]
-fn a_deadline_fails_the_pod() {
+fn active_deadline_fails_the_pod() {
     let mut pod = plain(&[], "Always");
     pod["spec"]["activeDeadlineSeconds"] = json!(3);
     assert_eq!(
-        play(&pod, &[], 1000),
+        run_pod(&pod, &[], 1000),
         ["0.2 Running running ready", "3 Failed terminated 137 DeadlineExceeded"]
     );
 }
 
 #[test]
-fn init_containers_run_in_turn_and_sidecars_stay() {
+fn init_containers_run_in_order_and_sidecars_keep_running() {
     let mut value = plain(&[("init-run-for", "2s")], "Always");
     value["spec"]["initContainers"] = json!([
         {"name": "one", "image": "i"}, {"name": "side", "image": "i", "restartPolicy": "Always"}, {"name": "two", "image": "i"},
     ]);
     assert_eq!(
-        play(&value, &[], 1000),
+        run_pod(&value, &[], 1000),
         [
             "0.2 Pending waiting PodInitializing",
             "2.2 Pending waiting PodInitializing",
             "4.2 Running running ready"
         ]
     );
-    let mut life = Life::of(&pod(&value), &pod_defaults(), &mut fastrand::Rng::with_seed(1), START);
-    let states = |life: &Life| -> Vec<String> {
-        let status = patch(life)["status"].clone();
+    let mut lifecycle =
+        PodLifecycle::of(&pod(&value), &pod_defaults(), &mut fastrand::Rng::with_seed(1), START);
+    let states = |lifecycle: &PodLifecycle| -> Vec<String> {
+        let status = patch(lifecycle)["status"].clone();
         let each = status["initContainerStatuses"].as_array().unwrap().iter();
         each.map(|one| one["state"].as_object().unwrap().keys().next().unwrap().clone()).collect()
     };
@@ -245,13 +255,13 @@ fn init_containers_run_in_turn_and_sidecars_stay() {
         (2300, ["terminated", "running", "running"]),
         (4400, ["terminated", "running", "terminated"]),
     ] {
-        life.advance(&pod_defaults(), after(START, Duration::from_millis(at)));
-        assert_eq!(states(&life), wanted, "{at} ms");
+        lifecycle.advance(&pod_defaults(), after(START, Duration::from_millis(at)));
+        assert_eq!(states(&lifecycle), wanted, "{at} ms");
     }
 }
 
 #[test]
-fn a_life_is_taken_up_where_its_status_left_it() {
+fn lifecycle_continues_from_the_reported_status() {
     let mut value = plain(&[("ready-after", "100s")], "Always");
     let since = "1969-12-31T23:59:00Z";
     value["status"] = json!({
@@ -261,72 +271,74 @@ fn a_life_is_taken_up_where_its_status_left_it() {
                        {"type": "Initialized", "status": "True", "lastTransitionTime": since}],
         "containerStatuses": [{"name": "c", "restartCount": 2, "state": {"running": {"startedAt": since}}}],
     });
-    // It has been running for a minute: nothing is to be written until it is ready.
-    assert_eq!(play(&value, &[], 1000), ["40 Running running ready restarts=2"]);
+    // It has been running for a minute: nothing is written until it is ready.
+    assert_eq!(run_pod(&value, &[], 1000), ["40 Running running ready restarts=2"]);
 
     value["status"]["containerStatuses"][0]["state"] = json!({"waiting": {"reason": "CrashLoopBackOff"}});
     value["status"]["containerStatuses"][0]["lastState"] =
         json!({"terminated": {"exitCode": 1, "startedAt": since, "finishedAt": "1969-12-31T23:59:50Z"}});
-    assert_eq!(play(&value, &[], 60), ["10 Running running restarts=3"]);
+    assert_eq!(run_pod(&value, &[], 60), ["10 Running running restarts=3"]);
 
     value["status"]["phase"] = json!("Succeeded");
-    assert_eq!(play(&value, &[], 1000), [""; 0]);
+    assert_eq!(run_pod(&value, &[], 1000), [""; 0]);
 }
 
 #[test]
-fn who_else_ends_a_pod_has_the_last_word() {
+fn terminal_phase_set_by_another_client_is_kept() {
     let value = plain(&[], "Always");
-    let mut ended = value.clone();
-    ended["status"] = json!({"phase": "Failed", "reason": "NodeShutdown"});
-    assert_eq!(play(&value, &[(5000, ended)], 1000), ["0.2 Running running ready"]);
+    let mut terminated_reason = value.clone();
+    terminated_reason["status"] = json!({"phase": "Failed", "reason": "NodeShutdown"});
+    assert_eq!(run_pod(&value, &[(5000, terminated_reason)], 1000), ["0.2 Running running ready"]);
 }
 
 #[test]
-fn what_others_wrote_over_is_written_again_but_echoes_are_not_answered() {
+fn overwritten_conditions_are_restored_but_own_writes_are_ignored() {
     let value = plain(&[], "Always");
-    let seen = |version: &str, ready: &str| {
-        let mut seen = value.clone();
-        seen["metadata"]["resourceVersion"] = json!(version);
-        seen["status"] = json!({"phase": "Running", "conditions": [
+    let update = |version: &str, ready: &str| {
+        let mut update = value.clone();
+        update["metadata"]["resourceVersion"] = json!(version);
+        update["status"] = json!({"phase": "Running", "conditions": [
             {"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": ready}]});
-        seen
+        update
     };
     let running = "0.2 Running running ready";
-    assert_eq!(play(&value, &[(1000, seen("9", "False"))], 60), [running], "older than our write");
-    assert_eq!(play(&value, &[(1000, seen("10", "True"))], 60), [running], "our write");
+    assert_eq!(run_pod(&value, &[(1000, update("9", "False"))], 60), [running], "older than the own write");
+    assert_eq!(run_pod(&value, &[(1000, update("10", "True"))], 60), [running], "our write");
     assert_eq!(
-        play(&value, &[(1000, seen("11", "False"))], 60),
+        run_pod(&value, &[(1000, update("11", "False"))], 60),
         [running, "1 Running running ready"],
-        "somebody else's"
+        "written by another client"
     );
 }
 
 #[test]
-fn readiness_waits_for_gates() {
+fn readiness_waits_for_readiness_gates() {
     let mut value = plain(&[], "Always");
     value["spec"]["readinessGates"] = json!([{"conditionType": "example.com/open"}]);
     let mut open = value.clone();
     open["status"] = json!({"conditions": [{"type": "example.com/open", "status": "True"}]});
-    assert_eq!(play(&value, &[(3000, open)], 60), ["0.2 Running running", "3 Running running ready"]);
+    assert_eq!(run_pod(&value, &[(3000, open)], 60), ["0.2 Running running", "3 Running running ready"]);
 }
 
 #[test]
-fn annotations_may_change_during_a_life() {
+fn annotations_may_change_while_the_pod_runs() {
     let value = plain(&[], "Always");
-    let told = play(&value, &[(3000, plain(&[("ready", "false")], "Always")), (5000, value.clone())], 60);
-    assert_eq!(told, ["0.2 Running running ready", "3 Running running", "5 Running running ready"]);
+    let written =
+        run_pod(&value, &[(3000, plain(&[("ready", "false")], "Always")), (5000, value.clone())], 60);
+    assert_eq!(written, ["0.2 Running running ready", "3 Running running", "5 Running running ready"]);
 }
 
 #[test]
-fn a_status_says_what_a_kubelet_says() {
+fn status_matches_a_kubelets_status() {
     let value = plain(&[], "Always");
-    let mut life = Life::of(&pod(&value), &pod_defaults(), &mut fastrand::Rng::with_seed(1), START);
-    life.advance(&pod_defaults(), after(START, Duration::from_secs(1)));
+    let mut lifecycle =
+        PodLifecycle::of(&pod(&value), &pod_defaults(), &mut fastrand::Rng::with_seed(1), START);
+    lifecycle.advance(&pod_defaults(), after(START, Duration::from_secs(1)));
     let since = "1970-01-01T00:00:01Z";
     let condition = |name: &str, since: &str| json!({"type": name, "status": "True", "observedGeneration": 0, "lastProbeTime": null, "lastTransitionTime": since});
     let start = "1970-01-01T00:00:00Z";
     assert_eq!(
-        patch(&life),
+        patch(&lifecycle),
         json!({"metadata": {"uid": "u"}, "status": {
             "observedGeneration": 0,
             "phase": "Running",

@@ -1,28 +1,28 @@
-//! Whether a pod fits on a node, and how well.
+//! Filters and scores nodes for a pod.
 
 use std::fmt;
 
 use keleustes_objects::{InternedStr, Labels};
 
-use crate::seen::{Effect, Node, Requests, Taint, Template, Toleration};
+use crate::projections::{Effect, Node, Requests, Taint, Template, Toleration};
 
-/// What a pod is taken to need that does not say, so that such pods spread as well. Parity: kube-scheduler.
-const USUAL_CPU: i64 = 100;
-const USUAL_MEMORY: i64 = 200 * 1024 * 1024 * 1000;
+/// Default requests for scoring pods without requests, so that they spread as well. Parity: kube-scheduler.
+const DEFAULT_CPU_REQUEST: i64 = 100;
+const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024 * 1000;
 const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
-/// A node and what runs on it.
+/// A node and the requests of its pods.
 #[derive(Debug, Default)]
 pub(super) struct NodeInfo {
-    /// Whether there is a Node object.
-    pub(super) is_there: bool,
+    /// Whether the Node object exists.
+    pub(super) exists: bool,
     pub(super) labels: Labels,
     unschedulable: bool,
     taints: Box<[Taint]>,
     allocatable: Requests,
     used: Requests,
-    /// Like `used`, with the usual needs of pods that state none.
-    weight: (i64, i64),
+    /// Like `used`, with default requests for pods without.
+    scored_requests: (i64, i64),
     pods: usize,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct NodeInfo {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FitError {
     Unschedulable,
-    Tainted,
+    UntoleratedTaint,
     NodeAffinityMismatch,
     TooManyPods,
     HostPortConflict,
@@ -41,61 +41,68 @@ pub(super) enum FitError {
 }
 
 impl NodeInfo {
-    /// Takes in a node. True if pods that did not fit may fit now.
+    /// Applies a node. Returns true if pods that did not fit may fit now.
     pub(super) fn observe(&mut self, node: &Node) -> bool {
-        let is_news = !self.is_there
+        let changed = !self.exists
             || self.unschedulable != node.unschedulable
             || self.taints != node.taints
             || self.labels != node.meta.labels
             || self.allocatable != node.allocatable;
-        if is_news {
-            self.is_there = true;
+        if changed {
+            self.exists = true;
             self.unschedulable = node.unschedulable;
             self.taints.clone_from(&node.taints);
             self.labels = node.meta.labels.clone();
             self.allocatable = node.allocatable.clone();
         }
-        is_news
+        changed
     }
 
-    /// The Node object is gone.
-    pub(super) fn vanish(&mut self) {
-        self.is_there = false;
+    /// The Node object was deleted.
+    pub(super) fn mark_deleted(&mut self) {
+        self.exists = false;
     }
 
-    /// Whether nothing is left to remember.
+    /// Whether neither Node object nor pods are left.
     pub(super) fn is_unused(&self) -> bool {
-        !self.is_there && self.pods == 0
+        !self.exists && self.pods == 0
     }
 
-    /// Adds a pod, or takes one away.
-    pub(super) fn fill(&mut self, template: &Template, sign: i64) {
+    /// Adds (`sign` 1) or removes (-1) the requests of a pod.
+    pub(super) fn add_requests(&mut self, template: &Template, sign: i64) {
         self.used.add(&template.requests, sign);
-        let (cpu, memory) = weight(&template.requests);
-        self.weight.0 += sign * cpu;
-        self.weight.1 += sign * memory;
+        let (cpu, memory) = scored_requests(&template.requests);
+        self.scored_requests.0 += sign * cpu;
+        self.scored_requests.1 += sign * memory;
         self.pods = self.pods.saturating_add_signed(if sign > 0 { 1 } else { -1 });
     }
 
-    /// Whether a pod may run here, as far as node and pod alone can tell.
-    pub(super) fn admits(&self, name: &InternedStr, template: &Template) -> Result<(), FitError> {
+    /// Whether a pod fits, as far as node and pod alone decide.
+    pub(super) fn check(&self, name: &InternedStr, template: &Template) -> Result<(), FitError> {
         if self.unschedulable && !tolerated(&unschedulable(), &template.tolerations) {
             return Err(FitError::Unschedulable);
         }
-        let repels = |taint: &&Taint| matches!(taint.effect, Effect::NoSchedule | Effect::NoExecute);
-        if !self.taints.iter().filter(repels).all(|taint| tolerated(taint, &template.tolerations)) {
-            return Err(FitError::Tainted);
+        let prevents_scheduling =
+            |taint: &&Taint| matches!(taint.effect, Effect::NoSchedule | Effect::NoExecute);
+        if !self
+            .taints
+            .iter()
+            .filter(prevents_scheduling)
+            .all(|taint| tolerated(taint, &template.tolerations))
+        {
+            return Err(FitError::UntoleratedTaint);
         }
         let selected =
             template.node_selector.iter().all(|(key, value)| self.labels.value(key) == Some(value));
         let terms = template.node_terms.as_deref();
-        if !selected || terms.is_some_and(|terms| !terms.iter().any(|term| term.fits(name, &self.labels))) {
+        if !selected || terms.is_some_and(|terms| !terms.iter().any(|term| term.matches(name, &self.labels)))
+        {
             return Err(FitError::NodeAffinityMismatch);
         }
-        self.has_room(&template.requests)
+        self.check_resources(&template.requests)
     }
 
-    fn has_room(&self, wanted: &Requests) -> Result<(), FitError> {
+    fn check_resources(&self, wanted: &Requests) -> Result<(), FitError> {
         let (has, used) = (&self.allocatable, &self.used);
         if used.pods + wanted.pods > has.pods {
             return Err(FitError::TooManyPods);
@@ -118,18 +125,18 @@ impl NodeInfo {
         Ok(())
     }
 
-    /// How much would be left, in percent of processor and memory.
+    /// The remaining CPU and memory in percent, summed.
     pub(super) fn score(&self, template: &Template) -> i64 {
-        let (cpu, memory) = weight(&template.requests);
+        let (cpu, memory) = scored_requests(&template.requests);
         let left = |has: i64, used: i64| if has <= 0 { 0 } else { (has - used).max(0) / (has / 100).max(1) };
-        left(self.allocatable.cpu, self.weight.0 + cpu)
-            + left(self.allocatable.memory, self.weight.1 + memory)
+        left(self.allocatable.cpu, self.scored_requests.0 + cpu)
+            + left(self.allocatable.memory, self.scored_requests.1 + memory)
     }
 }
 
-fn weight(requests: &Requests) -> (i64, i64) {
-    let or_usual = |amount: i64, usual: i64| if amount == 0 { usual } else { amount };
-    (or_usual(requests.cpu, USUAL_CPU), or_usual(requests.memory, USUAL_MEMORY))
+fn scored_requests(requests: &Requests) -> (i64, i64) {
+    let or_default = |amount: i64, default: i64| if amount == 0 { default } else { amount };
+    (or_default(requests.cpu, DEFAULT_CPU_REQUEST), or_default(requests.memory, DEFAULT_MEMORY_REQUEST))
 }
 
 fn tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
@@ -144,7 +151,7 @@ impl fmt::Display for FitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unschedulable => "node(s) were unschedulable",
-            Self::Tainted => "node(s) had untolerated taint(s)",
+            Self::UntoleratedTaint => "node(s) had untolerated taint(s)",
             Self::NodeAffinityMismatch => "node(s) didn't match Pod's node affinity/selector",
             Self::TooManyPods => "Too many pods",
             Self::HostPortConflict => "node(s) didn't have free ports for the requested pod ports",

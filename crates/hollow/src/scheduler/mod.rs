@@ -1,11 +1,11 @@
-//! Finds a node for each pod that waits for one: a pure stand-in for kube-scheduler.
+//! Assigns pods to nodes: a pure stand-in for kube-scheduler.
 //!
-//! It heeds resources, taints, cordons, node selectors, required node affinity, required pod affinity and
-//! anti-affinity, host ports and priorities as an order. It does not preempt, spread, bind volumes or
-//! allocate devices.
+//! It supports resource requests, taints, cordoned nodes, node selectors, required node affinity, required
+//! pod affinity and anti-affinity, host ports, and priority as queue order. It does not preempt, spread
+//! topologies, bind volumes or allocate devices.
 
 mod fit;
-mod neighbours;
+mod inter_pod_affinity;
 #[cfg(test)]
 mod tests;
 
@@ -18,47 +18,47 @@ use jiff::Timestamp;
 use keleustes_objects::{InternedStr, Key, Labels, Uid};
 
 use self::fit::{FitError, NodeInfo};
-use self::neighbours::TopologyDomains;
+use self::inter_pod_affinity::TopologyDomains;
 use crate::clock::after;
-use crate::seen::{Node, Pod, PodTerms, TemplateRef};
+use crate::projections::{Node, Pod, PodTerms, TemplateRef};
 
-/// The scheduler that pods ask for if they ask for none.
+/// The `schedulerName` it handles.
 pub(crate) const NAME: &str = "default-scheduler";
-/// With this many nodes to choose from there is no need to look at more.
-const ENOUGH_NODES: usize = 100;
-/// How many pods are looked at in one go, so that a flood of them does not hold up everything else.
-const ROUND: usize = 64;
-const RETRY_FIRST: Duration = Duration::from_secs(1);
-const RETRY_LONGEST: Duration = Duration::from_secs(10);
+/// Scoring stops after this many feasible nodes.
+const MAX_FEASIBLE_NODES: usize = 100;
+/// Pods per round, so that a burst of pods does not delay everything else.
+const PODS_PER_ROUND: usize = 64;
+const BACKOFF_BASE: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
-/// What becomes of a pod.
+/// A scheduling decision for a pod.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Verdict {
+pub(crate) struct SchedulingDecision {
     pub(crate) key: Key,
     pub(crate) uid: Uid,
     pub(crate) node: Result<InternedStr, String>,
 }
 
-/// Nodes, what runs on them, and the pods that wait.
+/// Nodes, the pods assigned to them, and the pending pods.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     nodes: BTreeMap<InternedStr, NodeInfo>,
-    placed: BTreeMap<Key, AssignedPod>,
-    /// Those of the placed pods that keep others away.
+    assigned: BTreeMap<Key, AssignedPod>,
+    /// Assigned pods with anti-affinity.
     assigned_with_anti_affinity: BTreeSet<Key>,
-    waiting: BTreeMap<Key, Waiting>,
-    /// Those of the waiting pods that look at the pods around a node.
-    choosy: BTreeSet<Key>,
-    /// The order in which waiting pods are looked at.
-    queue: BTreeSet<(Reverse<i32>, u64, Key)>,
-    /// Pods that found no node, by the time from which they may be looked at again.
-    parked: BTreeSet<(Timestamp, Key)>,
-    /// Whether something has happened since that could give a parked pod a node.
-    parked_may_hope: bool,
-    /// Templates for which there was no node, and why, as long as nothing has become free.
-    hopeless: Vec<(TemplateRef, String)>,
+    pending: BTreeMap<Key, PendingPod>,
+    /// Pending pods with affinity or anti-affinity.
+    pending_with_affinity: BTreeSet<Key>,
+    /// Pending pods in scheduling order: priority, then arrival.
+    active_queue: BTreeSet<(Reverse<i32>, u64, Key)>,
+    /// Unschedulable pods by the end of their backoff.
+    unschedulable: BTreeSet<(Timestamp, Key)>,
+    /// Whether a cluster event occurred that may make an unschedulable pod schedulable.
+    retry_unschedulable: bool,
+    /// Templates without a feasible node, and the message, until the next cluster event.
+    failed_templates: Vec<(TemplateRef, String)>,
     arrivals: u64,
-    chance: fastrand::Rng,
+    rng: fastrand::Rng,
 }
 
 #[derive(Debug)]
@@ -71,256 +71,261 @@ struct AssignedPod {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingPod {
     uid: Uid,
     template: TemplateRef,
     labels: Labels,
     terms: Option<Arc<PodTerms>>,
     arrival: u64,
     attempts: u32,
-    parked_until: Option<Timestamp>,
+    unschedulable_until: Option<Timestamp>,
 }
 
 impl Scheduler {
-    pub(crate) fn new(chance: fastrand::Rng) -> Self {
+    pub(crate) fn new(rng: fastrand::Rng) -> Self {
         Self {
             nodes: BTreeMap::new(),
-            placed: BTreeMap::new(),
+            assigned: BTreeMap::new(),
             assigned_with_anti_affinity: BTreeSet::new(),
-            waiting: BTreeMap::new(),
-            choosy: BTreeSet::new(),
-            queue: BTreeSet::new(),
-            parked: BTreeSet::new(),
-            parked_may_hope: false,
-            hopeless: Vec::new(),
+            pending: BTreeMap::new(),
+            pending_with_affinity: BTreeSet::new(),
+            active_queue: BTreeSet::new(),
+            unschedulable: BTreeSet::new(),
+            retry_unschedulable: false,
+            failed_templates: Vec::new(),
             arrivals: 0,
-            chance,
+            rng,
         }
     }
 
-    /// A node is new or has changed.
+    /// Applies an added or updated node.
     pub(crate) fn observe_node(&mut self, node: &Node) {
         let info = self.nodes.entry(InternedStr::from(&*node.meta.key.name)).or_default();
         if info.observe(node) {
-            self.give_hope();
+            self.on_cluster_event();
         }
     }
 
-    /// A node is gone; what ran there keeps its place until it goes as well.
+    /// Applies a deleted node; its pods keep their resources until they are deleted.
     pub(crate) fn forget_node(&mut self, name: &str) {
         if let Some(info) = self.nodes.get_mut(name) {
-            info.vanish();
+            info.mark_deleted();
             if info.is_unused() {
                 self.nodes.remove(name);
             }
         }
     }
 
-    /// A pod is new or has changed.
+    /// Applies an added or updated pod.
     pub(crate) fn observe_pod(&mut self, pod: &Pod) {
         let key = &pod.meta.key;
-        if pod.reported.phase.is_final() {
+        if pod.status.phase.is_final() {
             self.forget_pod(key);
         } else if !pod.node.is_empty() {
-            self.stop_waiting(key);
-            let placed = AssignedPod {
+            self.remove_pending(key);
+            let assigned = AssignedPod {
                 uid: pod.meta.uid.clone(),
                 node: pod.node.clone(),
                 template: pod.template.clone(),
                 labels: pod.meta.labels.clone(),
                 terms: pod.pod_terms.clone(),
             };
-            self.place(key, placed);
+            self.assign(key, assigned);
         } else if pod.template.scheduler == *NAME && !pod.is_gated && pod.meta.deletion_timestamp.is_none() {
-            self.await_node(pod);
+            self.add_pending(pod);
         } else {
-            self.stop_waiting(key);
+            self.remove_pending(key);
         }
     }
 
-    /// A pod is gone, or takes no room any more.
+    /// Applies a deleted or terminal pod.
     pub(crate) fn forget_pod(&mut self, key: &Key) {
-        self.stop_waiting(key);
-        self.displace(key);
+        self.remove_pending(key);
+        self.unassign(key);
     }
 
-    /// Whatever is not among these is gone.
+    /// Removes the pods that are not in `there`.
     pub(crate) fn retain_pods(&mut self, there: &BTreeSet<Key>) {
-        let known = self.placed.keys().chain(self.waiting.keys());
-        let gone: Vec<Key> = known.filter(|key| !there.contains(*key)).cloned().collect();
-        gone.iter().for_each(|key| self.forget_pod(key));
+        let known = self.assigned.keys().chain(self.pending.keys());
+        let deleted: Vec<Key> = known.filter(|key| !there.contains(*key)).cloned().collect();
+        deleted.iter().for_each(|key| self.forget_pod(key));
     }
 
-    /// Whatever is not among these is gone.
+    /// Removes the nodes that are not in `there`.
     pub(crate) fn retain_nodes(&mut self, there: &BTreeSet<InternedStr>) {
-        self.nodes.iter_mut().filter(|(name, _)| !there.contains(*name)).for_each(|(_, info)| info.vanish());
+        self.nodes
+            .iter_mut()
+            .filter(|(name, _)| !there.contains(*name))
+            .for_each(|(_, info)| info.mark_deleted());
         self.nodes.retain(|_, info| !info.is_unused());
     }
 
-    /// A binding was refused: the pod waits again, if it is still there.
+    /// A binding failed: the pod is pending again, if it still exists.
     pub(crate) fn binding_failed(&mut self, pod: &Pod) {
-        self.displace(&pod.meta.key);
+        self.unassign(&pod.meta.key);
         self.observe_pod(pod);
     }
 
-    /// Decides about some of the waiting pods.
-    pub(crate) fn decide(&mut self, now: Timestamp) -> Vec<Verdict> {
-        self.unpark(now);
-        let mut verdicts = Vec::new();
-        for _ in 0..ROUND {
-            let Some((_, _, key)) = self.queue.pop_first() else { break };
-            let Some(mut pod) = self.waiting.remove(&key) else { continue };
+    /// Schedules up to [`PODS_PER_ROUND`] pending pods.
+    pub(crate) fn decide(&mut self, now: Timestamp) -> Vec<SchedulingDecision> {
+        self.move_to_active_queue(now);
+        let mut decisions = Vec::new();
+        for _ in 0..PODS_PER_ROUND {
+            let Some((_, _, key)) = self.active_queue.pop_first() else { break };
+            let Some(mut pod) = self.pending.remove(&key) else { continue };
             let node = self.find_node(&key, &pod);
             let uid = pod.uid.clone();
             match &node {
                 Ok(node) => {
-                    self.choosy.remove(&key);
-                    let Waiting { uid, template, labels, terms, .. } = pod;
-                    self.place(&key, AssignedPod { uid, node: node.clone(), template, labels, terms });
+                    self.pending_with_affinity.remove(&key);
+                    let PendingPod { uid, template, labels, terms, .. } = pod;
+                    self.assign(&key, AssignedPod { uid, node: node.clone(), template, labels, terms });
                 }
                 Err(_) => {
-                    let wait = RETRY_FIRST.saturating_mul(1 << pod.attempts.min(5)).min(RETRY_LONGEST);
+                    let wait = BACKOFF_BASE.saturating_mul(1 << pod.attempts.min(5)).min(BACKOFF_MAX);
                     pod.attempts += 1;
                     let until = after(now, wait);
-                    pod.parked_until = Some(until);
-                    self.parked.insert((until, key.clone()));
-                    self.waiting.insert(key.clone(), pod);
+                    pod.unschedulable_until = Some(until);
+                    self.unschedulable.insert((until, key.clone()));
+                    self.pending.insert(key.clone(), pod);
                 }
             }
-            verdicts.push(Verdict { key, uid, node });
+            decisions.push(SchedulingDecision { key, uid, node });
         }
-        verdicts
+        decisions
     }
 
-    /// When there is something to decide.
+    /// When the scheduler must run next.
     pub(crate) fn due(&self) -> Option<Timestamp> {
-        if !self.queue.is_empty() {
+        if !self.active_queue.is_empty() {
             return Some(Timestamp::MIN);
         }
-        self.parked.first().filter(|_| self.parked_may_hope).map(|(until, _)| *until)
+        self.unschedulable.first().filter(|_| self.retry_unschedulable).map(|(until, _)| *until)
     }
 
-    /// Pods that have no node yet.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
+    /// Number of pending pods.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
     }
 
-    fn unpark(&mut self, now: Timestamp) {
-        if !self.parked_may_hope {
+    fn move_to_active_queue(&mut self, now: Timestamp) {
+        if !self.retry_unschedulable {
             return;
         }
-        while let Some((until, _)) = self.parked.first()
+        while let Some((until, _)) = self.unschedulable.first()
             && *until <= now
         {
-            let Some((_, key)) = self.parked.pop_first() else { break };
-            if let Some(pod) = self.waiting.get_mut(&key) {
-                pod.parked_until = None;
-                self.queue.insert((Reverse(pod.template.priority), pod.arrival, key));
+            let Some((_, key)) = self.unschedulable.pop_first() else { break };
+            if let Some(pod) = self.pending.get_mut(&key) {
+                pod.unschedulable_until = None;
+                self.active_queue.insert((Reverse(pod.template.priority), pod.arrival, key));
             }
         }
-        self.parked_may_hope = !self.parked.is_empty();
+        self.retry_unschedulable = !self.unschedulable.is_empty();
     }
 
-    /// Something happened that may make room.
-    fn give_hope(&mut self) {
-        self.hopeless.clear();
-        self.parked_may_hope = !self.parked.is_empty();
+    /// A cluster event may have made pods schedulable.
+    fn on_cluster_event(&mut self) {
+        self.failed_templates.clear();
+        self.retry_unschedulable = !self.unschedulable.is_empty();
     }
 
-    fn await_node(&mut self, pod: &Pod) {
+    fn add_pending(&mut self, pod: &Pod) {
         let key = &pod.meta.key;
-        if let Some(known) = self.waiting.get(key)
+        if let Some(known) = self.pending.get(key)
             && known.uid == pod.meta.uid
             && known.template == pod.template
         {
             return;
         }
-        match self.placed.get(key) {
-            // The watch may still show a pod as unbound that was given a node a moment ago.
-            Some(placed) if placed.uid == pod.meta.uid => return,
-            // It may also have been silent while one pod went and another came in its name.
-            Some(_) => self.displace(key),
+        match self.assigned.get(key) {
+            // The watch may not have delivered the binding of the previous round yet.
+            Some(assigned) if assigned.uid == pod.meta.uid => return,
+            // The watch may have skipped the deletion and recreation of the pod.
+            Some(_) => self.unassign(key),
             None => {}
         }
-        self.stop_waiting(key);
+        self.remove_pending(key);
         self.arrivals += 1;
-        let waiting = Waiting {
+        let pending = PendingPod {
             uid: pod.meta.uid.clone(),
             template: pod.template.clone(),
             labels: pod.meta.labels.clone(),
             terms: pod.pod_terms.clone(),
             arrival: self.arrivals,
             attempts: 0,
-            parked_until: None,
+            unschedulable_until: None,
         };
-        self.queue.insert((Reverse(pod.template.priority), self.arrivals, key.clone()));
-        if waiting.terms.is_some() {
-            self.choosy.insert(key.clone());
+        self.active_queue.insert((Reverse(pod.template.priority), self.arrivals, key.clone()));
+        if pending.terms.is_some() {
+            self.pending_with_affinity.insert(key.clone());
         }
-        self.waiting.insert(key.clone(), waiting);
+        self.pending.insert(key.clone(), pending);
     }
 
-    fn stop_waiting(&mut self, key: &Key) {
-        if let Some(pod) = self.waiting.remove(key) {
-            self.choosy.remove(key);
-            self.queue.remove(&(Reverse(pod.template.priority), pod.arrival, key.clone()));
-            if let Some(until) = pod.parked_until {
-                self.parked.remove(&(until, key.clone()));
+    fn remove_pending(&mut self, key: &Key) {
+        if let Some(pod) = self.pending.remove(key) {
+            self.pending_with_affinity.remove(key);
+            self.active_queue.remove(&(Reverse(pod.template.priority), pod.arrival, key.clone()));
+            if let Some(until) = pod.unschedulable_until {
+                self.unschedulable.remove(&(until, key.clone()));
             }
         }
     }
 
-    fn place(&mut self, key: &Key, placed: AssignedPod) {
-        if let Some(known) = self.placed.get_mut(key)
-            && known.node == placed.node
-            && known.template == placed.template
+    fn assign(&mut self, key: &Key, assigned: AssignedPod) {
+        if let Some(known) = self.assigned.get_mut(key)
+            && known.node == assigned.node
+            && known.template == assigned.template
         {
-            (known.uid, known.labels) = (placed.uid, placed.labels);
+            (known.uid, known.labels) = (assigned.uid, assigned.labels);
             return;
         }
-        self.displace(key);
-        self.nodes.entry(placed.node.clone()).or_default().fill(&placed.template, 1);
-        if placed.terms.as_ref().is_some_and(|terms| !terms.apart.is_empty()) {
+        self.unassign(key);
+        self.nodes.entry(assigned.node.clone()).or_default().add_requests(&assigned.template, 1);
+        if assigned.terms.as_ref().is_some_and(|terms| !terms.anti_affinity.is_empty()) {
             self.assigned_with_anti_affinity.insert(key.clone());
         }
-        self.placed.insert(key.clone(), placed);
-        if !self.choosy.is_empty() {
-            self.give_hope();
+        self.assigned.insert(key.clone(), assigned);
+        if !self.pending_with_affinity.is_empty() {
+            self.on_cluster_event();
         }
     }
 
-    fn displace(&mut self, key: &Key) {
-        let Some(placed) = self.placed.remove(key) else { return };
+    fn unassign(&mut self, key: &Key) {
+        let Some(assigned) = self.assigned.remove(key) else { return };
         self.assigned_with_anti_affinity.remove(key);
-        if let Some(info) = self.nodes.get_mut(&placed.node) {
-            info.fill(&placed.template, -1);
+        if let Some(info) = self.nodes.get_mut(&assigned.node) {
+            info.add_requests(&assigned.template, -1);
             if info.is_unused() {
-                self.nodes.remove(&placed.node);
+                self.nodes.remove(&assigned.node);
             }
         }
-        self.give_hope();
+        self.on_cluster_event();
     }
 
-    /// The best of enough nodes, or why there is none.
-    fn find_node(&mut self, key: &Key, pod: &Waiting) -> Result<InternedStr, String> {
-        let stands_alone = pod.terms.is_none() && self.assigned_with_anti_affinity.is_empty();
-        if stands_alone && let Some((_, why)) = self.hopeless.iter().find(|(one, _)| *one == pod.template) {
-            return Err(why.clone());
+    /// The best of the feasible nodes, or the message why there is none.
+    fn find_node(&mut self, key: &Key, pod: &PendingPod) -> Result<InternedStr, String> {
+        let ignores_other_pods = pod.terms.is_none() && self.assigned_with_anti_affinity.is_empty();
+        if ignores_other_pods
+            && let Some((_, message)) = self.failed_templates.iter().find(|(one, _)| *one == pod.template)
+        {
+            return Err(message.clone());
         }
-        let domains = TopologyDomains::around(self, key, pod);
-        let mut obstacles: BTreeMap<FitError, usize> = BTreeMap::new();
+        let domains = TopologyDomains::for_pod(self, key, pod);
+        let mut fit_errors: BTreeMap<FitError, usize> = BTreeMap::new();
         let mut best: Vec<&InternedStr> = Vec::new();
         let mut best_score = i64::MIN;
-        let mut fitting = 0;
-        // Starting anywhere keeps the first nodes by name from being filled first.
-        let there = self.nodes.iter().filter(|(_, info)| info.is_there);
-        let count = there.clone().count();
-        let start = if count == 0 { 0 } else { self.chance.usize(0..count) };
-        for (name, info) in there.clone().skip(start).chain(there.take(start)) {
-            match info.admits(name, &pod.template).and_then(|()| domains.admit(&info.labels)) {
-                Err(obstacle) => *obstacles.entry(obstacle).or_default() += 1,
+        let mut feasible = 0;
+        // A random start keeps the first nodes by name from being filled first.
+        let present = self.nodes.iter().filter(|(_, info)| info.exists);
+        let count = present.clone().count();
+        let start = if count == 0 { 0 } else { self.rng.usize(0..count) };
+        for (name, info) in present.clone().skip(start).chain(present.take(start)) {
+            match info.check(name, &pod.template).and_then(|()| domains.check(&info.labels)) {
+                Err(fit_error) => *fit_errors.entry(fit_error).or_default() += 1,
                 Ok(()) => {
-                    fitting += 1;
+                    feasible += 1;
                     let score = info.score(&pod.template);
                     if score > best_score {
                         best.clear();
@@ -329,30 +334,30 @@ impl Scheduler {
                     if score == best_score {
                         best.push(name);
                     }
-                    if fitting >= ENOUGH_NODES {
+                    if feasible >= MAX_FEASIBLE_NODES {
                         break;
                     }
                 }
             }
         }
         if best.is_empty() {
-            let why = explain(count, &obstacles);
-            if stands_alone {
-                self.hopeless.push((pod.template.clone(), why.clone()));
+            let message = fit_error_message(count, &fit_errors);
+            if ignores_other_pods {
+                self.failed_templates.push((pod.template.clone(), message.clone()));
             }
-            return Err(why);
+            return Err(message);
         }
-        Ok(best[self.chance.usize(0..best.len())].clone())
+        Ok(best[self.rng.usize(0..best.len())].clone())
     }
 }
 
-/// Parity: the words of kube-scheduler, which people search for.
-fn explain(nodes: usize, obstacles: &BTreeMap<FitError, usize>) -> String {
+/// Parity: the message of kube-scheduler, which users search for.
+fn fit_error_message(nodes: usize, fit_errors: &BTreeMap<FitError, usize>) -> String {
     if nodes == 0 {
         return "no nodes available to schedule pods".to_owned();
     }
     let mut reasons: Vec<String> =
-        obstacles.iter().map(|(obstacle, count)| format!("{count} {obstacle}")).collect();
+        fit_errors.iter().map(|(fit_error, count)| format!("{count} {fit_error}")).collect();
     reasons.sort();
     format!("0/{nodes} nodes are available: {}.", reasons.join(", "))
 }

@@ -1,4 +1,4 @@
-//! Worlds of nodes and pods, and where the next pod goes or why it cannot.
+//! Clusters of nodes and pods, and where the next pod is scheduled or why it is not.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Scheduler;
 use crate::clock::after;
-use crate::seen::{Node, Pod};
+use crate::projections::{Node, Pod};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -46,21 +46,21 @@ fn json_patch(onto: &mut Value, patch: &Value) {
     }
 }
 
-fn world(nodes: &[Node], pods: &[Pod]) -> Scheduler {
+fn cluster(nodes: &[Node], pods: &[Pod]) -> Scheduler {
     let mut scheduler = Scheduler::new(fastrand::Rng::with_seed(1));
     nodes.iter().for_each(|node| scheduler.observe_node(node));
     pods.iter().for_each(|pod| scheduler.observe_pod(pod));
     scheduler
 }
 
-/// Where the only waiting pod goes, or why it cannot.
-fn place(scheduler: &mut Scheduler) -> String {
-    let verdicts = scheduler.decide(NOW);
-    assert_eq!(verdicts.len(), 1, "{verdicts:?}");
-    verdicts[0].node.clone().map_or_else(|why| why, |node| node.to_string())
+/// The node of the only pending pod, or the message why there is none.
+fn schedule(scheduler: &mut Scheduler) -> String {
+    let decisions = scheduler.decide(NOW);
+    assert_eq!(decisions.len(), 1, "{decisions:?}");
+    decisions[0].node.clone().map_or_else(|message| message, |node| node.to_string())
 }
 
-fn asking(name: &str, amount: &str) -> Value {
+fn requesting(name: &str, amount: &str) -> Value {
     json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {name: amount}}}]}})
 }
 
@@ -74,7 +74,7 @@ fn merged(one: &Value, two: &Value) -> Value {
     both
 }
 
-fn near_or_far(kind: &str, topology: &str, app: &str) -> Value {
+fn pod_affinity(kind: &str, topology: &str, app: &str) -> Value {
     json!({"spec": {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": topology, "labelSelector": {"matchLabels": {"app": app}}}]}}}})
 }
@@ -84,7 +84,7 @@ fn on(node: &str) -> Value {
 }
 
 #[test]
-fn pods_go_where_they_fit() {
+fn pods_are_scheduled_where_they_fit() {
     let small = || vec![node("a-1", &json!({}))];
     let two = || vec![node("a-1", &json!({})), node("b-1", &json!({}))];
     let cordoned = vec![node("a-1", &json!({"spec": {"unschedulable": true}}))];
@@ -101,14 +101,14 @@ fn pods_go_where_they_fit() {
     let cases: Vec<(Vec<Node>, Vec<Pod>, Value, &str)> = vec![
         (vec![], vec![], json!({}), "no nodes available to schedule pods"),
         (small(), vec![], json!({}), "a-1"),
-        (small(), vec![], asking("cpu", "4"), "a-1"),
-        (small(), vec![], asking("cpu", "4001m"), "0/1 nodes are available: 1 Insufficient cpu."),
-        (small(), vec![], asking("memory", "9Gi"), "0/1 nodes are available: 1 Insufficient memory."),
-        (small(), vec![], asking("example.com/gpu", "1"), "a-1"),
+        (small(), vec![], requesting("cpu", "4"), "a-1"),
+        (small(), vec![], requesting("cpu", "4001m"), "0/1 nodes are available: 1 Insufficient cpu."),
+        (small(), vec![], requesting("memory", "9Gi"), "0/1 nodes are available: 1 Insufficient memory."),
+        (small(), vec![], requesting("example.com/gpu", "1"), "a-1"),
         (
             small(),
-            vec![pod("o", &merged(&on("a-1"), &asking("example.com/gpu", "1")))],
-            asking("example.com/gpu", "1"),
+            vec![pod("o", &merged(&on("a-1"), &requesting("example.com/gpu", "1")))],
+            requesting("example.com/gpu", "1"),
             "0/1 nodes are available: 1 Insufficient example.com/gpu.",
         ),
         (
@@ -131,106 +131,107 @@ fn pods_go_where_they_fit() {
         (two(), vec![], selecting("b"), "b-1"),
         (two(), vec![], selecting("c"), unselected),
         (two(), vec![], daemon, "b-1"),
-        // The emptier node is the better one.
-        (two(), vec![pod("o", &merged(&on("a-1"), &asking("cpu", "2")))], json!({}), "b-1"),
+        // The node with fewer requests scores higher.
+        (two(), vec![pod("o", &merged(&on("a-1"), &requesting("cpu", "2")))], json!({}), "b-1"),
         (two(), vec![pod("o", &on("b-1"))], json!({}), "a-1"),
     ];
-    for (nodes, mut pods, wish, wanted) in cases {
-        pods.push(pod("p", &wish));
-        assert_eq!(place(&mut world(&nodes, &pods)), wanted, "{wish}");
+    for (nodes, mut pods, spec, wanted) in cases {
+        pods.push(pod("p", &spec));
+        assert_eq!(schedule(&mut cluster(&nodes, &pods)), wanted, "{spec}");
     }
 }
 
 #[test]
-fn pods_keep_to_or_from_each_other() {
+fn required_pod_affinity_and_anti_affinity_are_respected() {
     let nodes = [node("a-1", &json!({})), node("a-2", &json!({})), node("b-1", &json!({}))];
-    let far = |topology: &str| near_or_far("podAntiAffinity", topology, "x");
-    let near = |app: &str| near_or_far("podAffinity", "zone", app);
-    // Where another pod is that has the labels, and what it wants itself.
-    let other = |wish: &Value| pod("o", &merged(&on("a-1"), wish));
+    let far = |topology: &str| pod_affinity("podAntiAffinity", topology, "x");
+    let near = |app: &str| pod_affinity("podAffinity", "zone", app);
+    // The node of another pod with the labels, its own terms, and the terms of the pending pod.
+    let other = |spec: &Value| pod("o", &merged(&on("a-1"), spec));
     let plain = json!({});
 
-    assert_eq!(place(&mut world(&nodes, &[other(&plain), pod("p", &far("zone"))])), "b-1");
-    let host = place(&mut world(&nodes, &[other(&plain), pod("p", &far("kubernetes.io/hostname"))]));
+    assert_eq!(schedule(&mut cluster(&nodes, &[other(&plain), pod("p", &far("zone"))])), "b-1");
+    let host = schedule(&mut cluster(&nodes, &[other(&plain), pod("p", &far("kubernetes.io/hostname"))]));
     assert!(host == "a-2" || host == "b-1", "{host}");
-    assert_eq!(place(&mut world(&nodes, &[other(&far("zone")), pod("p", &plain)])), "b-1");
+    assert_eq!(schedule(&mut cluster(&nodes, &[other(&far("zone")), pod("p", &plain)])), "b-1");
     assert_eq!(
-        place(&mut world(&nodes[..2], &[other(&far("zone")), pod("p", &plain)])),
+        schedule(&mut cluster(&nodes[..2], &[other(&far("zone")), pod("p", &plain)])),
         "0/2 nodes are available: 2 node(s) didn't satisfy existing pods anti-affinity rules."
     );
     assert_eq!(
-        place(&mut world(&nodes[..2], &[other(&plain), pod("p", &far("zone"))])),
+        schedule(&mut cluster(&nodes[..2], &[other(&plain), pod("p", &far("zone"))])),
         "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
     );
-    assert_eq!(place(&mut world(&nodes, &[other(&plain), pod("p", &near("x"))])), "a-2");
-    let first = place(&mut world(&nodes, &[pod("p", &near("x"))]));
-    assert!(first.len() == 3, "the first of its kind goes anywhere: {first}");
+    assert_eq!(schedule(&mut cluster(&nodes, &[other(&plain), pod("p", &near("x"))])), "a-2");
+    let first = schedule(&mut cluster(&nodes, &[pod("p", &near("x"))]));
+    assert!(first.len() == 3, "the first pod of a group fits anywhere: {first}");
     assert_eq!(
-        place(&mut world(&nodes, &[pod("p", &near("y"))])),
+        schedule(&mut cluster(&nodes, &[pod("p", &near("y"))])),
         "0/3 nodes are available: 3 node(s) didn't match pod affinity rules."
     );
 }
 
 #[test]
-fn some_pods_are_not_its_business() {
+fn pods_of_other_schedulers_gated_and_terminating_pods_are_ignored() {
     let nodes = [node("a-1", &json!({}))];
-    for wish in [
+    for spec in [
         json!({"spec": {"schedulerName": "another"}}),
         json!({"spec": {"schedulingGates": [{"name": "g"}]}}),
         json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
         json!({"spec": {"nodeName": "a-1"}}),
         json!({"status": {"phase": "Failed"}}),
     ] {
-        let mut scheduler = world(&nodes, &[pod("p", &wish)]);
-        assert_eq!(scheduler.decide(NOW), [], "{wish}");
+        let mut scheduler = cluster(&nodes, &[pod("p", &spec)]);
+        assert_eq!(scheduler.decide(NOW), [], "{spec}");
         assert_eq!(scheduler.due(), None);
     }
 }
 
 #[test]
-fn a_pod_that_takes_the_name_of_a_placed_one_gets_a_node_too() {
-    let mut scheduler = world(&[node("a-1", &json!({}))], &[pod("p", &on("a-1"))]);
+fn recreated_pod_of_an_assigned_name_is_scheduled() {
+    let mut scheduler = cluster(&[node("a-1", &json!({}))], &[pod("p", &on("a-1"))]);
     scheduler.observe_pod(&pod("p", &json!({"metadata": {"uid": "another"}})));
-    assert_eq!(place(&mut scheduler), "a-1");
+    assert_eq!(schedule(&mut scheduler), "a-1");
     scheduler.observe_pod(&pod("p", &json!({"metadata": {"uid": "another"}})));
-    assert_eq!(scheduler.decide(NOW), [], "it has one, though the watch does not tell yet");
+    assert_eq!(scheduler.decide(NOW), [], "it is assigned, though the watch has not delivered that yet");
 }
 
 #[test]
-fn a_decision_takes_room_before_the_watch_tells() {
+fn decision_reserves_resources_before_the_watch_event() {
     let nodes = [node("a-1", &json!({}))];
-    let pods = [pod("p", &asking("cpu", "3")), pod("q", &asking("cpu", "3"))];
-    let mut scheduler = world(&nodes, &pods);
-    let verdicts = scheduler.decide(NOW);
-    assert_eq!(verdicts[0].node.as_deref(), Ok("a-1"));
-    assert_eq!(verdicts[1].node, Err("0/1 nodes are available: 1 Insufficient cpu.".to_owned()));
-    // The watch still shows it unbound: it is not decided about twice.
+    let pods = [pod("p", &requesting("cpu", "3")), pod("q", &requesting("cpu", "3"))];
+    let mut scheduler = cluster(&nodes, &pods);
+    let decisions = scheduler.decide(NOW);
+    assert_eq!(decisions[0].node.as_deref(), Ok("a-1"));
+    assert_eq!(decisions[1].node, Err("0/1 nodes are available: 1 Insufficient cpu.".to_owned()));
+    // The watch still delivers it as unbound: it is not scheduled twice.
     scheduler.observe_pod(&pods[0]);
     assert_eq!(scheduler.due(), None);
-    // A refused binding gives the room back, to the pod itself and to others.
+    // A failed binding releases the resources, for the pod itself and for others.
     scheduler.binding_failed(&pods[0]);
     assert_eq!(scheduler.decide(NOW).len(), 1);
 }
 
 #[test]
-fn those_without_a_node_try_again_when_something_changed_and_not_before() {
-    let full = pod("o", &merged(&on("a-1"), &asking("cpu", "4")));
-    let mut scheduler = world(&[node("a-1", &json!({}))], &[full.clone(), pod("p", &asking("cpu", "1"))]);
-    assert!(place(&mut scheduler).contains("Insufficient cpu"));
+fn unschedulable_pods_are_retried_only_after_a_cluster_event() {
+    let full = pod("o", &merged(&on("a-1"), &requesting("cpu", "4")));
+    let mut scheduler =
+        cluster(&[node("a-1", &json!({}))], &[full.clone(), pod("p", &requesting("cpu", "1"))]);
+    assert!(schedule(&mut scheduler).contains("Insufficient cpu"));
     assert_eq!(scheduler.due(), None, "nothing has changed");
     scheduler.observe_node(&node("a-1", &json!({})));
-    assert_eq!(scheduler.due(), None, "a heartbeat is no change");
+    assert_eq!(scheduler.due(), None, "a heartbeat is no cluster event");
     scheduler.forget_pod(&full.meta.key);
     let due = scheduler.due().unwrap();
-    assert_eq!(due, after(NOW, Duration::from_secs(1)), "not at once: there may be more to come");
-    let verdicts = scheduler.decide(due);
-    assert_eq!(verdicts[0].node.as_deref(), Ok("a-1"));
-    assert_eq!((scheduler.due(), scheduler.waiting()), (None, 0));
+    assert_eq!(due, after(NOW, Duration::from_secs(1)), "after the backoff, because more events may follow");
+    let decisions = scheduler.decide(due);
+    assert_eq!(decisions[0].node.as_deref(), Ok("a-1"));
+    assert_eq!((scheduler.due(), scheduler.pending()), (None, 0));
 }
 
 #[test]
-fn attempts_come_less_and_less_often() {
-    let mut scheduler = world(&[node("a-1", &json!({}))], &[pod("p", &asking("cpu", "9"))]);
+fn attempts_back_off_exponentially() {
+    let mut scheduler = cluster(&[node("a-1", &json!({}))], &[pod("p", &requesting("cpu", "9"))]);
     let mut now = NOW;
     let mut waits = Vec::new();
     for round in 0..6 {
@@ -244,23 +245,24 @@ fn attempts_come_less_and_less_often() {
 }
 
 #[test]
-fn the_urgent_come_first_then_the_early() {
+fn pods_are_scheduled_by_priority_then_arrival() {
     let nodes = [node("a-1", &json!({}))];
     let urgent = json!({"spec": {"priority": 1000}});
     let pods = [pod("p", &json!({})), pod("q", &json!({})), pod("r", &urgent)];
-    let order: Vec<Key> = world(&nodes, &pods).decide(NOW).into_iter().map(|verdict| verdict.key).collect();
+    let order: Vec<Key> =
+        cluster(&nodes, &pods).decide(NOW).into_iter().map(|decision| decision.key).collect();
     assert_eq!(order, ["r", "p", "q"].map(|name| Key::namespaced("n", name)));
 }
 
 #[test]
-fn the_same_seed_gives_the_same_places_and_all_nodes_are_used() {
+fn same_seed_gives_same_decisions_and_uses_all_nodes() {
     let nodes: Vec<Node> = (0..7).map(|index| node(&format!("a-{index}"), &json!({}))).collect();
     let pods: Vec<Pod> = (0..49).map(|index| pod(&format!("p{index}"), &json!({}))).collect();
-    let places = || world(&nodes, &pods).decide(NOW);
+    let places = || cluster(&nodes, &pods).decide(NOW);
     let first = places();
     assert_eq!(first, places());
     for node in &nodes {
-        let here = first.iter().filter(|verdict| verdict.node.as_deref() == Ok(&*node.meta.key.name));
+        let here = first.iter().filter(|decision| decision.node.as_deref() == Ok(&*node.meta.key.name));
         assert_eq!(here.count(), 7, "least allocated spreads evenly");
     }
 }

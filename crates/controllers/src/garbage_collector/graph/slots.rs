@@ -1,4 +1,4 @@
-//! Where the nodes of the graph are: numbered slots, found by uid, and given back when they are empty.
+//! Storage of the graph: numbered slots, indexed by UID and reused when freed.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -8,66 +8,66 @@ use keleustes_objects::{ArcStr, Key, TypeMeta, Uid};
 
 use super::super::identity::Identity;
 
-/// The number of a slot.
-pub(super) type At = u32;
+/// Index of a slot.
+pub(super) type SlotIndex = u32;
 
-/// All slots, and the way from a uid to its slot.
+/// All slots and the index from UID to slot.
 pub(super) struct Slots {
     slots: Vec<Slot>,
-    free: Vec<At>,
-    by_uid: HashTable<At>,
-    /// Uids come from references that anybody may write; without a secret in the hash, somebody could choose
-    /// them so that they all collide.
+    free: Vec<SlotIndex>,
+    by_uid: HashTable<SlotIndex>,
+    /// UIDs come from owner references that any client may write; a keyed hash keeps clients from choosing
+    /// colliding ones.
     hash_key: u64,
 }
 
-/// One object, as far as its owners and dependents are concerned.
+/// One object with its owners and dependents.
 pub(super) struct Slot {
     pub(super) uid: Uid,
-    pub(super) line: TypeMeta,
+    pub(super) type_meta: TypeMeta,
     pub(super) key: Key,
     pub(super) owners: Owners,
     pub(super) dependents: Dependents,
-    pub(super) marks: Marks,
+    pub(super) flags: Flags,
 }
 
-/// What is known of the object in a slot.
+/// State of the object in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Marks {
-    /// What kind of knowledge it is.
-    pub(super) sight: Sight,
-    /// Its deletion has been asked for. There is no way back from there.
+pub(super) struct Flags {
+    /// Where the knowledge of the object comes from.
+    pub(super) presence: Presence,
+    /// The object has a deletionTimestamp, which is never removed.
     pub(super) being_deleted: bool,
-    /// Its deletion has been asked for in the foreground at some time.
+    /// The object was seen in foreground deletion at some time.
     pub(super) deleting_dependents: bool,
-    /// In the state that was last seen it waits for its dependents to be orphaned.
+    /// The last observed state has a deletionTimestamp and the finalizer `orphan`.
     pub(super) awaits_orphaning: bool,
-    /// In the state that was last seen it waits for its dependents to be deleted.
+    /// The last observed state is in foreground deletion and not in orphaning.
     pub(super) awaits_dependents: bool,
 }
 
 /// Where the knowledge of an object comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Sight {
-    /// It was seen.
+pub(super) enum Presence {
+    /// A list or watch delivered the object.
     #[default]
     Observed,
-    /// A dependent says that it is there.
+    /// Only a dependent's owner reference names it.
     Virtual,
-    /// It is gone, or never was; dependents still refer to it.
+    /// It does not exist; dependents still refer to it.
     Absent,
 }
 
-/// One owner reference: the owner's slot, and the coordinates it is said to have.
+/// One owner reference: the owner's slot and the coordinates stated by the dependent.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Reference {
     pub(super) name: ArcStr,
-    pub(super) line: TypeMeta,
-    pub(super) owner: At,
+    pub(super) type_meta: TypeMeta,
+    pub(super) owner: SlotIndex,
     pub(super) blocks: bool,
 }
 
-/// Owner references. Most objects have one or none, which takes no allocation.
+/// Owner references; one or none needs no allocation.
 #[derive(Default)]
 pub(super) enum Owners {
     #[default]
@@ -76,41 +76,42 @@ pub(super) enum Owners {
     Many(Box<[Reference]>),
 }
 
-/// Slots of dependents, in order. Most objects have one or none, which takes no allocation.
+/// Slots of dependents, in ascending order; one or none needs no allocation.
 #[derive(Default)]
 pub(super) enum Dependents {
     #[default]
     None,
-    One(At),
-    Many(Box<Crowd>),
+    One(SlotIndex),
+    Many(Box<DependentSet>),
 }
 
-/// Behind a pointer, because few objects need it and all would pay for its size.
-pub(super) struct Crowd(BTreeSet<At>);
+/// Boxed, because few objects need it and its size would count for every slot.
+pub(super) struct DependentSet(BTreeSet<SlotIndex>);
 
 impl Slots {
     pub(super) fn new(hash_key: u64) -> Self {
         Self { slots: Vec::new(), free: Vec::new(), by_uid: HashTable::new(), hash_key }
     }
 
-    /// The slot of a uid, absent ones among them.
-    pub(super) fn find(&self, uid: &Uid) -> Option<At> {
+    /// The slot of a UID, absent ones included.
+    pub(super) fn find(&self, uid: &Uid) -> Option<SlotIndex> {
         self.by_uid.find(hash(self.hash_key, uid), |&at| self[at].uid == *uid).copied()
     }
 
-    /// Takes a slot for a uid that has none.
-    pub(super) fn take(&mut self, identity: Identity, sight: Sight) -> At {
-        let Identity { line, key, uid } = identity;
+    /// Allocates a slot for a UID that has none.
+    pub(super) fn allocate(&mut self, identity: Identity, presence: Presence) -> SlotIndex {
+        let Identity { type_meta, key, uid } = identity;
         let hashed = hash(self.hash_key, &uid);
-        let marks = Marks { sight, ..Marks::default() };
-        let slot = Slot { uid, line, key, owners: Owners::None, dependents: Dependents::None, marks };
+        let flags = Flags { presence, ..Flags::default() };
+        let slot = Slot { uid, type_meta, key, owners: Owners::None, dependents: Dependents::None, flags };
         let at = match self.free.pop() {
             Some(at) => {
                 self[at] = slot;
                 at
             }
             None => {
-                let at = At::try_from(self.slots.len()).unwrap_or_else(|_| panic!("four billion objects"));
+                let at = SlotIndex::try_from(self.slots.len())
+                    .unwrap_or_else(|_| panic!("more than 2^32 objects"));
                 self.slots.push(slot);
                 at
             }
@@ -120,19 +121,19 @@ impl Slots {
         at
     }
 
-    /// Gives a slot back, if it is not given back already.
-    pub(super) fn free_slot(&mut self, at: At) {
+    /// Frees a slot, unless it is already free.
+    pub(super) fn free_slot(&mut self, at: SlotIndex) {
         let hashed = hash(self.hash_key, &self[at].uid);
-        if let Ok(entry) = self.by_uid.find_entry(hashed, |&there| there == at) {
+        if let Ok(entry) = self.by_uid.find_entry(hashed, |&slot_at| slot_at == at) {
             entry.remove();
             self[at] = Slot::empty();
             self.free.push(at);
         }
     }
 
-    /// All slots that are taken, in order.
-    pub(super) fn all(&self) -> impl Iterator<Item = (At, &Slot)> {
-        // Slots given back have no uid.
+    /// All allocated slots, in order.
+    pub(super) fn all(&self) -> impl Iterator<Item = (SlotIndex, &Slot)> {
+        // Free slots are empty.
         (0..).zip(&self.slots).filter(|(_, slot)| !slot.is_empty())
     }
 
@@ -148,16 +149,16 @@ fn hash(key: u64, uid: &Uid) -> u64 {
     hasher.finish()
 }
 
-impl std::ops::Index<At> for Slots {
+impl std::ops::Index<SlotIndex> for Slots {
     type Output = Slot;
 
-    fn index(&self, at: At) -> &Slot {
+    fn index(&self, at: SlotIndex) -> &Slot {
         &self.slots[at as usize]
     }
 }
 
-impl std::ops::IndexMut<At> for Slots {
-    fn index_mut(&mut self, at: At) -> &mut Slot {
+impl std::ops::IndexMut<SlotIndex> for Slots {
+    fn index_mut(&mut self, at: SlotIndex) -> &mut Slot {
         &mut self.slots[at as usize]
     }
 }
@@ -166,28 +167,28 @@ impl Slot {
     fn empty() -> Self {
         Self {
             uid: Uid::default(),
-            line: TypeMeta::new("", ""),
+            type_meta: TypeMeta::new("", ""),
             key: Key::default(),
             owners: Owners::None,
             dependents: Dependents::None,
-            marks: Marks { sight: Sight::Absent, ..Marks::default() },
+            flags: Flags { presence: Presence::Absent, ..Flags::default() },
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.marks.sight == Sight::Absent && self.dependents.is_empty()
+        self.flags.presence == Presence::Absent && self.dependents.is_empty()
     }
 
     pub(super) fn identity(&self) -> Identity {
-        Identity { line: self.line.clone(), key: self.key.clone(), uid: self.uid.clone() }
+        Identity { type_meta: self.type_meta.clone(), key: self.key.clone(), uid: self.uid.clone() }
     }
 
     pub(super) fn is_observed(&self) -> bool {
-        self.marks.sight == Sight::Observed
+        self.flags.presence == Presence::Observed
     }
 
     pub(super) fn is_absent(&self) -> bool {
-        self.marks.sight == Sight::Absent
+        self.flags.presence == Presence::Absent
     }
 }
 
@@ -201,7 +202,7 @@ impl Owners {
     }
 
     /// The references to one owner.
-    pub(super) fn to(&self, owner: At) -> impl Iterator<Item = &Reference> {
+    pub(super) fn to(&self, owner: SlotIndex) -> impl Iterator<Item = &Reference> {
         self.as_slice().iter().filter(move |reference| reference.owner == owner)
     }
 }
@@ -217,25 +218,25 @@ impl From<Vec<Reference>> for Owners {
 }
 
 impl Dependents {
-    pub(super) fn insert(&mut self, at: At) {
+    pub(super) fn insert(&mut self, at: SlotIndex) {
         match self {
             Self::None => *self = Self::One(at),
-            Self::One(there) if *there == at => {}
-            Self::One(there) => *self = Self::Many(Box::new(Crowd(BTreeSet::from([*there, at])))),
-            Self::Many(crowd) => {
-                crowd.0.insert(at);
+            Self::One(slot_at) if *slot_at == at => {}
+            Self::One(slot_at) => *self = Self::Many(Box::new(DependentSet(BTreeSet::from([*slot_at, at])))),
+            Self::Many(set) => {
+                set.0.insert(at);
             }
         }
     }
 
-    pub(super) fn remove(&mut self, at: At) {
+    pub(super) fn remove(&mut self, at: SlotIndex) {
         match self {
-            Self::One(there) if *there == at => *self = Self::None,
+            Self::One(slot_at) if *slot_at == at => *self = Self::None,
             Self::None | Self::One(_) => {}
-            Self::Many(crowd) => {
-                crowd.0.remove(&at);
-                if crowd.0.len() < 2 {
-                    *self = crowd.0.first().map_or(Self::None, |&last| Self::One(last));
+            Self::Many(set) => {
+                set.0.remove(&at);
+                if set.0.len() < 2 {
+                    *self = set.0.first().map_or(Self::None, |&last| Self::One(last));
                 }
             }
         }
@@ -245,16 +246,16 @@ impl Dependents {
         matches!(self, Self::None)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = At> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = SlotIndex> {
         let (one, many) = match self {
             Self::None => (None, None),
             Self::One(at) => (Some(*at), None),
-            Self::Many(crowd) => (None, Some(crowd.0.iter().copied())),
+            Self::Many(set) => (None, Some(set.0.iter().copied())),
         };
         one.into_iter().chain(many.into_iter().flatten())
     }
 
-    pub(super) fn to_vec(&self) -> Vec<At> {
+    pub(super) fn to_vec(&self) -> Vec<SlotIndex> {
         self.iter().collect()
     }
 }
@@ -264,30 +265,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_is_small() {
+    fn slot_takes_at_most_120_bytes() {
         assert!(size_of::<Slot>() <= 120, "{} bytes", size_of::<Slot>());
         assert_eq!(size_of::<Owners>(), size_of::<Reference>(), "one reference takes no allocation");
     }
 
     #[test]
-    fn slots_given_back_are_taken_again_and_found_no_more() {
+    fn freed_slots_are_reused_and_no_longer_found() {
         let identity = |uid: &str| Identity {
-            line: TypeMeta::new("v1", "Pod"),
+            type_meta: TypeMeta::new("v1", "Pod"),
             key: Key::namespaced("ns", "pod"),
             uid: Uid::from(uid),
         };
         let mut slots = Slots::new(7);
         let taken: Vec<_> =
-            (0..1000).map(|n| slots.take(identity(&n.to_string()), Sight::Observed)).collect();
+            (0..1000).map(|n| slots.allocate(identity(&n.to_string()), Presence::Observed)).collect();
         assert!((0..1000).all(|n| slots.find(&Uid::from(&*n.to_string())) == Some(taken[n])));
         slots.free_slot(taken[3]);
         assert_eq!((slots.find(&Uid::from("3")), slots.len(), slots.all().count()), (None, 999, 999));
-        assert_eq!(slots.take(identity("x"), Sight::Virtual), taken[3]);
+        assert_eq!(slots.allocate(identity("x"), Presence::Virtual), taken[3]);
         assert_eq!(slots.len(), 1000);
     }
 
     #[test]
-    fn dependents_stay_a_set_however_many_there_are() {
+    fn dependents_are_a_set_at_every_size() {
         let mut dependents = Dependents::None;
         for (insert, at, expected) in [
             (true, 5, vec![5]),

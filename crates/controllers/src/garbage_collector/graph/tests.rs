@@ -1,25 +1,25 @@
-//! What each change to the graph sets in motion.
+//! The effects of each change to the graph.
 
 use keleustes_objects::Key;
 use proptest::prelude::*;
 
-use super::story::{Seen, Story, object};
+use super::test_graph::{TestGraph, TestObject, object};
 
 const DEPLOYMENT: &str = "apps/v1 Deployment";
 const REPLICA_SET: &str = "apps/v1 ReplicaSet";
 const NODE: &str = "v1 Node";
 const POD: &str = "v1 Pod";
 
-fn pod(key: &str, uid: &str) -> Seen {
+fn pod(key: &str, uid: &str) -> TestObject {
     object(POD, key, uid)
 }
 
-fn set(uid: &str) -> Seen {
+fn set(uid: &str) -> TestObject {
     object(REPLICA_SET, "ns/set", uid)
 }
 
-fn identity(seen: &Seen) -> super::Identity {
-    super::Identity { line: seen.line.clone(), key: seen.meta().key, uid: seen.meta().uid }
+fn identity(seen: &TestObject) -> super::Identity {
+    super::Identity { type_meta: seen.type_meta.clone(), key: seen.meta().key, uid: seen.meta().uid }
 }
 
 fn nothing() -> Vec<String> {
@@ -28,39 +28,43 @@ fn nothing() -> Vec<String> {
 
 /// Proves GC-30, GC-31, GC-142.
 #[test]
-fn an_object_becomes_a_node_with_what_was_seen_of_it() {
-    let mut story = Story::default();
-    assert_eq!(story.saw(&set("set")), nothing());
-    assert_eq!(story.saw(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set")), nothing());
-    assert_eq!(story.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] <- a");
-    assert_eq!(story.node("a"), "[v1/Pod, namespace: ns, name: a, uid: a]");
-    story.saw(&pod("ns/b", "b").deleted(&["other"]));
-    assert_eq!(story.node("b"), "[v1/Pod, namespace: ns, name: b, uid: b] beingDeleted");
-    story.saw(&pod("ns/c", "c").deleted(&["foregroundDeletion"]));
-    assert_eq!(story.node("c"), "[v1/Pod, namespace: ns, name: c, uid: c] beingDeleted deletingDependents");
-    assert_eq!(story.saw(&pod("ns/odd", "")), nothing(), "what has no uid is passed over");
-    assert_eq!(story.graph.len(), 4);
+fn observed_object_becomes_a_node_with_its_state() {
+    let mut test = TestGraph::default();
+    assert_eq!(test.update(&set("set")), nothing());
+    assert_eq!(test.update(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set")), nothing());
+    assert_eq!(test.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] <- a");
+    assert_eq!(test.node("a"), "[v1/Pod, namespace: ns, name: a, uid: a]");
+    test.update(&pod("ns/b", "b").terminating(&["other"]));
+    assert_eq!(test.node("b"), "[v1/Pod, namespace: ns, name: b, uid: b] beingDeleted");
+    test.update(&pod("ns/c", "c").terminating(&["foregroundDeletion"]));
+    assert_eq!(test.node("c"), "[v1/Pod, namespace: ns, name: c, uid: c] beingDeleted deletingDependents");
+    assert_eq!(test.update(&pod("ns/odd", "")), nothing(), "an object without UID is ignored");
+    assert_eq!(test.graph.len(), 4);
 }
 
 /// Proves GC-32.
 #[test]
-fn an_owner_that_nobody_has_seen_is_virtual_and_checked() {
-    let mut story = Story::default();
-    let motion = story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set").owned(NODE, "n", "n"));
-    assert_eq!(motion, ["check virtual set", "check virtual n"]);
-    assert_eq!(story.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] virtual <- a");
-    assert_eq!(story.node("n"), "[v1/Node, namespace: ns, name: n, uid: n] virtual <- a", "a guess");
-    assert_eq!(story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set")), nothing(), "once is enough");
+fn unobserved_owner_becomes_a_virtual_node_and_is_enqueued() {
+    let mut test = TestGraph::default();
+    let effects = test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set").owned(NODE, "n", "n"));
+    assert_eq!(effects, ["check virtual set", "check virtual n"]);
+    assert_eq!(test.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] virtual <- a");
+    assert_eq!(test.node("n"), "[v1/Node, namespace: ns, name: n, uid: n] virtual <- a", "a guess");
+    assert_eq!(
+        test.update(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set")),
+        nothing(),
+        "it is already enqueued"
+    );
 }
 
 /// Proves GC-33, GC-142.
 #[test]
 fn references_are_compared_by_uid() {
-    let mut story = Story::default();
-    ["x", "y", "z"].iter().for_each(|uid| drop(story.saw(&object(NODE, uid, uid))));
-    story.saw(&pod("ns/a", "a").owned(NODE, "x", "x").owned(NODE, "y", "y"));
-    assert_eq!(story.saw(&pod("ns/a", "a").owned(NODE, "y", "y").owned(NODE, "z", "z")), nothing());
-    let dependents = |uid: &str| story.node(uid).split_once(" <- ").map(|(_, names)| names.to_owned());
+    let mut test = TestGraph::default();
+    ["x", "y", "z"].iter().for_each(|uid| drop(test.update(&object(NODE, uid, uid))));
+    test.update(&pod("ns/a", "a").owned(NODE, "x", "x").owned(NODE, "y", "y"));
+    assert_eq!(test.update(&pod("ns/a", "a").owned(NODE, "y", "y").owned(NODE, "z", "z")), nothing());
+    let dependents = |uid: &str| test.node(uid).split_once(" <- ").map(|(_, names)| names.to_owned());
     assert_eq!(
         [dependents("x"), dependents("y"), dependents("z")],
         [None, Some("a".to_owned()), Some("a".to_owned())]
@@ -69,203 +73,212 @@ fn references_are_compared_by_uid() {
 
 /// Proves GC-34, GC-72.
 #[test]
-fn an_owner_is_checked_when_nothing_of_a_dependent_blocks_it_any_more() {
-    let mut story = Story::default();
-    story.saw(&set("set"));
-    story.saw(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
-    assert_eq!(story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set")), ["check set"]);
-    assert_eq!(story.saw(&pod("ns/a", "a")), nothing(), "it did not block");
-    story.saw(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
-    assert_eq!(story.saw(&pod("ns/a", "a")), ["check set"]);
-    story.saw(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
-    story.lost(&set("set"));
-    assert_eq!(story.saw(&pod("ns/a", "a")), nothing(), "the owner is gone");
+fn owner_is_enqueued_when_a_dependent_stops_blocking_it() {
+    let mut test = TestGraph::default();
+    test.update(&set("set"));
+    test.update(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
+    assert_eq!(test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set")), ["check set"]);
+    assert_eq!(test.update(&pod("ns/a", "a")), nothing(), "it did not block the owner");
+    test.update(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
+    assert_eq!(test.update(&pod("ns/a", "a")), ["check set"]);
+    test.update(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
+    test.delete(&set("set"));
+    assert_eq!(test.update(&pod("ns/a", "a")), nothing(), "the owner is deleted");
 }
 
 /// Proves GC-135.
 #[test]
-fn two_references_to_one_owner_block_if_either_does() {
-    let mut story = Story::default();
-    story.saw(&set("set"));
-    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+fn two_references_to_one_owner_block_if_one_of_them_does() {
+    let mut test = TestGraph::default();
+    test.update(&set("set"));
+    test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
     let twice = pod("ns/a", "a").owned(REPLICA_SET, "set", "set").blocking(REPLICA_SET, "typo", "set");
-    assert_eq!(story.saw(&twice), ["check a"], "the second is new, and does not match");
-    assert_eq!(story.graph.blocking_dependents(&"set".into()).len(), 1);
-    assert_eq!(story.saw(&twice), nothing());
-    assert_eq!(story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set")), ["check set"]);
-    assert!(story.node("set").ends_with("<- a"), "one of the two is still there");
+    assert_eq!(test.update(&twice), ["check a"], "the second reference is new and does not match");
+    assert_eq!(test.graph.blocking_dependents(&"set".into()).len(), 1);
+    assert_eq!(test.update(&twice), nothing());
+    assert_eq!(test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set")), ["check set"]);
+    assert!(test.node("set").ends_with("<- a"), "one of the two references remains");
 }
 
 /// Proves GC-35.
 #[test]
-fn there_is_no_way_back_from_deletion() {
-    let mut story = Story::default();
-    story.saw(&set("set").deleted(&["foregroundDeletion"]));
-    story.saw(&set("set"));
-    assert!(story.node("set").ends_with("beingDeleted deletingDependents"));
+fn being_deleted_is_never_reset() {
+    let mut test = TestGraph::default();
+    test.update(&set("set").terminating(&["foregroundDeletion"]));
+    test.update(&set("set"));
+    assert!(test.node("set").ends_with("beingDeleted deletingDependents"));
 }
 
 /// Proves GC-36, GC-38, GC-130.
 #[test]
-fn foreground_deletion_begins_when_its_finalizer_is_first_seen_on_a_deleted_object() {
-    let mut story = Story::default();
-    story.saw(&set("set"));
-    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(story.saw(&set("set").deleted(&["other"])), nothing());
-    let waiting = set("set").deleted(&["other", "foregroundDeletion"]);
-    assert_eq!(story.saw(&waiting), ["check a", "check b", "check set"]);
-    assert!(story.node("set").contains("deletingDependents"));
-    assert_eq!(story.saw(&waiting), nothing(), "it was seen before");
-    assert_eq!(story.saw(&set("set").deleted(&["other"])), nothing());
-    assert_eq!(story.saw(&waiting), ["check a", "check b", "check set"], "asked for a second time");
+fn foreground_deletion_starts_when_its_finalizer_is_first_observed_on_a_terminating_object() {
+    let mut test = TestGraph::default();
+    test.update(&set("set"));
+    test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    test.update(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(test.update(&set("set").terminating(&["other"])), nothing());
+    let waiting = set("set").terminating(&["other", "foregroundDeletion"]);
+    assert_eq!(test.update(&waiting), ["check a", "check b", "check set"]);
+    assert!(test.node("set").contains("deletingDependents"));
+    assert_eq!(test.update(&waiting), nothing(), "the finalizer was observed before");
+    assert_eq!(test.update(&set("set").terminating(&["other"])), nothing());
+    assert_eq!(test.update(&waiting), ["check a", "check b", "check set"], "the finalizer was added again");
 }
 
 /// Proves GC-36, GC-37.
 #[test]
 fn orphaning_comes_before_foreground_deletion() {
-    let mut story = Story::default();
-    story.saw(&set("set"));
-    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    let both = set("set").deleted(&["foregroundDeletion", "orphan"]);
-    assert_eq!(story.saw(&both), ["orphan set"]);
-    assert!(!story.node("set").contains("deletingDependents"));
-    assert_eq!(story.saw(&both), nothing(), "nobody deletes what is being orphaned");
-    let foreground = set("set").deleted(&["foregroundDeletion"]);
-    assert_eq!(story.saw(&foreground), ["check a", "check set"], "what is left is not forgotten");
+    let mut test = TestGraph::default();
+    test.update(&set("set"));
+    test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    let both = set("set").terminating(&["foregroundDeletion", "orphan"]);
+    assert_eq!(test.update(&both), ["orphan set"]);
+    assert!(!test.node("set").contains("deletingDependents"));
+    assert_eq!(test.update(&both), nothing(), "dependents are not deleted while they are orphaned");
+    let foreground = set("set").terminating(&["foregroundDeletion"]);
+    assert_eq!(test.update(&foreground), ["check a", "check set"], "foreground deletion follows");
 }
 
 /// Proves GC-39, GC-131.
 #[test]
-fn an_object_first_seen_on_its_way_out_is_taken_care_of() {
+fn object_first_observed_as_terminating_is_enqueued() {
     for (finalizer, expected) in [("orphan", "orphan set"), ("foregroundDeletion", "check set")] {
-        let mut story = Story::default();
-        assert_eq!(story.saw(&set("set").deleted(&[finalizer])), [expected]);
-        let mut story = Story::default();
-        story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-        let motion = story.saw(&set("set").deleted(&[finalizer]));
-        assert_eq!(motion.last().map(String::as_str), Some(expected), "also if its dependents came first");
+        let mut test = TestGraph::default();
+        assert_eq!(test.update(&set("set").terminating(&[finalizer])), [expected]);
+        let mut test = TestGraph::default();
+        test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+        let effects = test.update(&set("set").terminating(&[finalizer]));
+        assert_eq!(
+            effects.last().map(String::as_str),
+            Some(expected),
+            "also if its dependents were observed first"
+        );
     }
 }
 
 /// Proves GC-40, GC-41, GC-42.
 #[test]
-fn what_goes_wakes_its_dependents_and_the_owners_that_wait_for_it() {
-    let mut story = Story::default();
-    story.saw(&object(DEPLOYMENT, "ns/web", "web").deleted(&["foregroundDeletion"]));
-    story.saw(&object(NODE, "n", "n"));
+fn deleted_object_enqueues_its_dependents_and_the_owners_that_wait_for_it() {
+    let mut test = TestGraph::default();
+    test.update(&object(DEPLOYMENT, "ns/web", "web").terminating(&["foregroundDeletion"]));
+    test.update(&object(NODE, "n", "n"));
     let owned = set("set").blocking(DEPLOYMENT, "web", "web").owned(NODE, "n", "n");
-    story.saw(&owned);
-    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(story.lost(&owned), ["check a", "check b", "check web"]);
-    assert_eq!(story.node("set"), "none");
-    assert!(story.node("web").ends_with("deletingDependents"), "{}", story.node("web"));
-    assert!(story.graph.is_absent_owner(&identity(&owned)), "nobody has to ask the API whether it is there");
-    assert_eq!(story.lost(&owned), nothing(), "what is not known cannot go");
+    test.update(&owned);
+    test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    test.update(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(test.delete(&owned), ["check a", "check b", "check web"]);
+    assert_eq!(test.node("set"), "none");
+    assert!(test.node("web").ends_with("deletingDependents"), "{}", test.node("web"));
+    assert!(test.graph.is_absent_owner(&identity(&owned)), "no live read is needed");
+    assert_eq!(test.delete(&owned), nothing(), "an unknown object cannot be deleted");
 
     let lonely = pod("ns/lonely", "lonely");
-    story.saw(&lonely);
-    story.lost(&lonely);
-    assert!(!story.graph.is_absent_owner(&identity(&lonely)), "nobody will ask for it");
+    test.update(&lonely);
+    test.delete(&lonely);
+    assert!(!test.graph.is_absent_owner(&identity(&lonely)), "no dependent will look it up");
 }
 
 #[test]
-fn however_many_owners_go_at_once_none_is_asked_for_while_somebody_refers_to_it() {
-    let mut story = Story::default();
+fn owners_deleted_in_bulk_are_known_absent_while_a_dependent_refers_to_them() {
+    let mut test = TestGraph::default();
     let name = |n: usize| format!("set-{n}");
     let owner = |n: usize| object(REPLICA_SET, &format!("ns/{}", name(n)), &name(n));
     let gone = |n: usize| identity(&owner(n));
     for n in 0..600 {
-        story.saw(&owner(n));
-        story.saw(&pod(&format!("ns/pod-{n}"), &format!("pod-{n}")).owned(REPLICA_SET, &name(n), &name(n)));
+        test.update(&owner(n));
+        test.update(&pod(&format!("ns/pod-{n}"), &format!("pod-{n}")).owned(REPLICA_SET, &name(n), &name(n)));
     }
     for n in 0..600 {
-        story.lost(&owner(n));
+        test.delete(&owner(n));
     }
-    assert!((0..600).all(|n| story.graph.is_absent_owner(&gone(n))));
+    assert!((0..600).all(|n| test.graph.is_absent_owner(&gone(n))));
     let elsewhere = super::Identity { key: Key::namespaced("else", &*name(0)), ..gone(0) };
-    assert!(!story.graph.is_absent_owner(&elsewhere), "only what was seen to go is known to be gone");
+    assert!(!test.graph.is_absent_owner(&elsewhere), "only the deleted identity is known absent");
 
-    // What is seen again, of a server whose past was restored, is there; nobody remembers otherwise.
-    story.saw(&owner(0));
-    assert!(!story.graph.is_absent_owner(&gone(0)));
+    // An object observed again, after etcd was restored from a backup, exists; the absent entry is dropped.
+    test.update(&owner(0));
+    assert!(!test.graph.is_absent_owner(&gone(0)));
 }
 
-/// What is at one place gone may be at another: of the last place that somebody guessed nothing is known.
+/// An object that is absent at one set of coordinates may exist at another: nothing is known about the latest
+/// virtual coordinates.
 #[test]
-fn only_the_place_that_was_asked_about_is_known_to_be_empty() {
-    let mut story = Story::default();
-    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+fn only_the_coordinates_that_were_read_are_known_absent() {
+    let mut test = TestGraph::default();
+    test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
     let doubter = pod("else/b", "b").owned(REPLICA_SET, "set", "set");
-    story.saw(&doubter);
-    // The node moves on to the other place; then nobody says any more that it is there.
-    story.absent(REPLICA_SET, "ns/set", "set");
-    story.lost(&doubter);
-    story.absent(REPLICA_SET, "ns/set", "set");
-    assert_eq!(story.node("set"), "none");
+    test.update(&doubter);
+    // The node takes the alternative coordinates; then no dependent states them any more.
+    test.virtual_delete(REPLICA_SET, "ns/set", "set");
+    test.delete(&doubter);
+    test.virtual_delete(REPLICA_SET, "ns/set", "set");
+    assert_eq!(test.node("set"), "none");
     let at = |namespace: &str| identity(&object(REPLICA_SET, &format!("{namespace}/set"), "set"));
-    assert!(story.graph.is_absent_owner(&at("ns")));
-    assert!(!story.graph.is_absent_owner(&at("else")));
+    assert!(test.graph.is_absent_owner(&at("ns")));
+    assert!(!test.graph.is_absent_owner(&at("else")));
 }
 
 /// Proves GC-142.
 #[test]
-fn what_still_refers_to_something_gone_is_linked_when_that_is_seen_after_all() {
-    let mut story = Story::default();
-    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(story.absent(REPLICA_SET, "ns/set", "set"), ["check a"]);
-    assert_eq!(story.node("set"), "none");
-    story.saw(&set("set"));
-    assert!(story.node("set").ends_with("<- a"), "a late list can show what is gone by now");
-    assert_eq!(story.lost(&set("set")), ["check a"]);
-    story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(story.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] virtual <- a b");
+fn dependents_of_a_deleted_owner_are_linked_when_it_is_observed_again() {
+    let mut test = TestGraph::default();
+    test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(test.virtual_delete(REPLICA_SET, "ns/set", "set"), ["check a"]);
+    assert_eq!(test.node("set"), "none");
+    test.update(&set("set"));
+    assert!(test.node("set").ends_with("<- a"), "a stale list can contain deleted objects");
+    assert_eq!(test.delete(&set("set")), ["check a"]);
+    test.update(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(test.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] virtual <- a b");
 }
 
 /// Proves GC-43, GC-44, GC-102.
 #[test]
-fn the_first_sight_of_an_owner_settles_where_it_is() {
-    let mut story = Story::default();
-    story.saw(&pod("ns/good", "good").owned(NODE, "n", "n"));
-    story.saw(&pod("ns/typo", "typo").owned(NODE, "m", "n"));
-    assert_eq!(story.saw(&object(NODE, "n", "n")), ["check typo"]);
-    assert_eq!(story.node("n"), "[v1/Node, namespace: , name: n, uid: n] <- good typo");
+fn first_observation_of_an_owner_fixes_its_coordinates() {
+    let mut test = TestGraph::default();
+    test.update(&pod("ns/good", "good").owned(NODE, "n", "n"));
+    test.update(&pod("ns/typo", "typo").owned(NODE, "m", "n"));
+    assert_eq!(test.update(&object(NODE, "n", "n")), ["check typo"]);
+    assert_eq!(test.node("n"), "[v1/Node, namespace: , name: n, uid: n] <- good typo");
 
-    let mut story = Story::default();
-    story.saw(&pod("here/a", "a").owned(REPLICA_SET, "set", "set"));
+    let mut test = TestGraph::default();
+    test.update(&pod("here/a", "a").owned(REPLICA_SET, "set", "set"));
     assert_eq!(
-        story.saw(&object(REPLICA_SET, "there/set", "set")),
+        test.update(&object(REPLICA_SET, "there/set", "set")),
         [
             "check a",
             "Warning OwnerRefInvalidNamespace on a: ownerRef [apps/v1/ReplicaSet, namespace: here, name: set, \
          uid: set] does not exist in namespace \"here\"",
         ]
     );
-    assert_eq!(story.saw(&object(REPLICA_SET, "there/set", "set")), nothing(), "it was told once");
+    assert_eq!(
+        test.update(&object(REPLICA_SET, "there/set", "set")),
+        nothing(),
+        "the event was recorded once"
+    );
 
-    let mut story = Story::default();
-    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(story.saw(&set("set")), nothing(), "a right guess wakes nobody");
-    assert_eq!(story.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] <- a");
+    let mut test = TestGraph::default();
+    test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(test.update(&set("set")), nothing(), "matching coordinates enqueue nothing");
+    assert_eq!(test.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] <- a");
 }
 
 /// Proves GC-45, GC-46, GC-100, GC-102.
 #[test]
-fn a_reference_that_does_not_match_its_owner_has_the_dependent_checked() {
-    let mut story = Story::default();
-    story.saw(&set("set"));
-    story.saw(&object(NODE, "n", "n"));
+fn reference_that_does_not_match_its_owner_enqueues_the_dependent() {
+    let mut test = TestGraph::default();
+    test.update(&set("set"));
+    test.update(&object(NODE, "n", "n"));
     assert_eq!(
-        story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set").owned(NODE, "n", "n")),
+        test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set").owned(NODE, "n", "n")),
         nothing()
     );
     for wrong in [(REPLICA_SET, "typo"), ("apps/v1beta1 ReplicaSet", "set"), ("apps/v1 Typo", "set")] {
         let dependent = pod("ns/b", "b").owned(wrong.0, wrong.1, "set");
-        assert_eq!(story.saw(&dependent), ["check b"]);
-        story.lost(&dependent);
+        assert_eq!(test.update(&dependent), ["check b"]);
+        test.delete(&dependent);
     }
-    let elsewhere = story.saw(&pod("else/c", "c").owned(REPLICA_SET, "set", "set"));
+    let elsewhere = test.update(&pod("else/c", "c").owned(REPLICA_SET, "set", "set"));
     assert_eq!(
         elsewhere,
         [
@@ -274,7 +287,7 @@ fn a_reference_that_does_not_match_its_owner_has_the_dependent_checked() {
          uid: set] does not exist in namespace \"else\"",
         ]
     );
-    let cluster_scoped = story.saw(&object(NODE, "d", "d").owned(REPLICA_SET, "set", "set"));
+    let cluster_scoped = test.update(&object(NODE, "d", "d").owned(REPLICA_SET, "set", "set"));
     assert_eq!(cluster_scoped[0], "check d");
     assert!(cluster_scoped[1].ends_with(
         "ownerRef [apps/v1/ReplicaSet, namespace: , name: set, uid: set] does not exist in namespace \"\""
@@ -283,183 +296,195 @@ fn a_reference_that_does_not_match_its_owner_has_the_dependent_checked() {
 
 /// Proves GC-46, GC-102, GC-127.
 #[test]
-fn while_an_owner_is_virtual_its_dependents_are_only_checked() {
-    let mut story = Story::default();
-    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(story.saw(&pod("else/b", "b").owned(REPLICA_SET, "set", "set")), ["check b"], "no event");
-    assert_eq!(story.saw(&pod("ns/c", "c").owned(REPLICA_SET, "typo", "set")), ["check c"]);
+fn mismatch_with_a_virtual_owner_enqueues_the_dependent_without_an_event() {
+    let mut test = TestGraph::default();
+    test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(test.update(&pod("else/b", "b").owned(REPLICA_SET, "set", "set")), ["check b"], "no event");
+    assert_eq!(test.update(&pod("ns/c", "c").owned(REPLICA_SET, "typo", "set")), ["check c"]);
 
-    let mut story = Story::default();
-    story.saw(&object(NODE, "bad", "bad").owned(REPLICA_SET, "set", "set"));
-    let good = story.saw(&pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(good, ["check good"], "the owner may be namespaced, though who named it first is not");
+    let mut test = TestGraph::default();
+    test.update(&object(NODE, "bad", "bad").owned(REPLICA_SET, "set", "set"));
+    let good = test.update(&pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(
+        good,
+        ["check good"],
+        "the owner may be namespaced although the object that first referred to it is not"
+    );
 }
 
 /// Proves GC-80.
 #[test]
-fn a_virtual_owner_that_does_not_exist_goes_if_nobody_says_it_is_elsewhere() {
-    let mut story = Story::default();
-    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(story.absent(REPLICA_SET, "ns/set", "set"), ["check a", "check b"]);
-    assert_eq!(story.node("set"), "none");
-    assert_eq!(story.absent(REPLICA_SET, "ns/set", "set"), nothing());
+fn absent_virtual_owner_is_removed_if_no_dependent_states_other_coordinates() {
+    let mut test = TestGraph::default();
+    test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    test.update(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(test.virtual_delete(REPLICA_SET, "ns/set", "set"), ["check a", "check b"]);
+    assert_eq!(test.node("set"), "none");
+    assert_eq!(test.virtual_delete(REPLICA_SET, "ns/set", "set"), nothing());
 }
 
 /// Proves GC-80, GC-81, GC-82, GC-83, GC-121.
 #[test]
-fn a_disputed_owner_is_looked_for_in_one_place_after_the_other() {
-    let mut story = Story::default();
-    story.saw(&pod("ns/first", "first").owned(REPLICA_SET, "m", "set"));
-    story.saw(&pod("ns/later", "later").owned(REPLICA_SET, "z", "set"));
-    story.saw(&pod("ns/earlier", "earlier").owned(REPLICA_SET, "b", "set"));
-    story.saw(&pod("ns/kind", "kind").owned("v1 Pod", "m", "set"));
-    let motion = story.absent(REPLICA_SET, "ns/m", "set");
-    assert_eq!(motion, ["check first", "check virtual set slowly"]);
-    assert!(story.node("set").contains("name: z,"), "the next in order: {}", story.node("set"));
-    assert_eq!(story.absent(REPLICA_SET, "ns/z", "set"), ["check later", "check virtual set slowly"]);
-    // Kinds order before everything else, and Pod comes before ReplicaSet, where the search begins again.
-    assert!(story.node("set").starts_with("[v1/Pod"), "{}", story.node("set"));
-    assert_eq!(story.absent("v1 Pod", "ns/m", "set"), ["check kind", "check virtual set slowly"]);
-    assert!(story.node("set").contains("name: b,"), "{}", story.node("set"));
-    assert!(story.node("set").contains(" virtual "));
+fn owner_with_conflicting_references_is_read_at_each_of_its_coordinates() {
+    let mut test = TestGraph::default();
+    test.update(&pod("ns/first", "first").owned(REPLICA_SET, "m", "set"));
+    test.update(&pod("ns/later", "later").owned(REPLICA_SET, "z", "set"));
+    test.update(&pod("ns/earlier", "earlier").owned(REPLICA_SET, "b", "set"));
+    test.update(&pod("ns/kind", "kind").owned("v1 Pod", "m", "set"));
+    let effects = test.virtual_delete(REPLICA_SET, "ns/m", "set");
+    assert_eq!(effects, ["check first", "check virtual set rate-limited"]);
+    assert!(test.node("set").contains("name: z,"), "the next coordinates in order: {}", test.node("set"));
     assert_eq!(
-        story.absent(REPLICA_SET, "ns/elsewhere", "set"),
+        test.virtual_delete(REPLICA_SET, "ns/z", "set"),
+        ["check later", "check virtual set rate-limited"]
+    );
+    // Kinds order first, and Pod comes before ReplicaSet, where the search wraps around.
+    assert!(test.node("set").starts_with("[v1/Pod"), "{}", test.node("set"));
+    assert_eq!(
+        test.virtual_delete("v1 Pod", "ns/m", "set"),
+        ["check kind", "check virtual set rate-limited"]
+    );
+    assert!(test.node("set").contains("name: b,"), "{}", test.node("set"));
+    assert!(test.node("set").contains(" virtual "));
+    assert_eq!(
+        test.virtual_delete(REPLICA_SET, "ns/elsewhere", "set"),
         nothing(),
-        "of a place that is neither the node's nor anybody's nothing follows"
+        "coordinates of neither the node nor a dependent have no effect"
     );
     assert_eq!(
-        story.absent(REPLICA_SET, "ns/m", "set"),
+        test.virtual_delete(REPLICA_SET, "ns/m", "set"),
         ["check first"],
-        "not the node's own place any more"
+        "no longer the node's own coordinates"
     );
     let bad = object("v1 Pod", "ns/bad", "x").owned(REPLICA_SET, "b", "set").owned(REPLICA_SET, "m", "set");
-    story.saw(&bad);
-    let motion = story.absent(REPLICA_SET, "ns/b", "set");
-    assert!(motion.contains(&"check x".to_owned()), "a dependent can say both: {motion:?}");
+    test.update(&bad);
+    let effects = test.virtual_delete(REPLICA_SET, "ns/b", "set");
+    assert!(effects.contains(&"check x".to_owned()), "a dependent can state both: {effects:?}");
 }
 
 /// Proves GC-83, GC-84.
 #[test]
-fn an_alternative_place_has_a_namespace_if_its_kind_may_have_one() {
-    let mut story = Story::default();
-    story.saw(&object(NODE, "one", "one").owned(NODE, "n", "o"));
-    story.saw(&pod("ns/two", "two").owned(NODE, "m", "o"));
-    story.saw(&pod("ns/three", "three").owned(POD, "p", "o"));
-    let motion = story.absent(NODE, "n", "o");
-    assert_eq!(motion, ["check one", "check virtual o slowly"]);
+fn alternative_coordinates_have_a_namespace_if_the_kind_may_be_namespaced() {
+    let mut test = TestGraph::default();
+    test.update(&object(NODE, "one", "one").owned(NODE, "n", "o"));
+    test.update(&pod("ns/two", "two").owned(NODE, "m", "o"));
+    test.update(&pod("ns/three", "three").owned(POD, "p", "o"));
+    let effects = test.virtual_delete(NODE, "n", "o");
+    assert_eq!(effects, ["check one", "check virtual o rate-limited"]);
     assert_eq!(
-        story.node("o"),
+        test.node("o"),
         "[v1/Pod, namespace: ns, name: p, uid: o] virtual <- one two three",
         "the dependent's namespace, for a kind of which nothing is known"
     );
-    story.absent(POD, "ns/p", "o");
-    assert!(story.node("o").starts_with("[v1/Node, namespace: , name: n"), "{}", story.node("o"));
+    test.virtual_delete(POD, "ns/p", "o");
+    assert!(test.node("o").starts_with("[v1/Node, namespace: , name: n"), "{}", test.node("o"));
 
-    let mut story = Story::default();
-    story.saw(&object(NODE, "one", "one").owned(NODE, "m", "o"));
-    story.saw(&pod("ns/two", "two").owned(NODE, "n", "o"));
-    story.absent(NODE, "m", "o");
+    let mut test = TestGraph::default();
+    test.update(&object(NODE, "one", "one").owned(NODE, "m", "o"));
+    test.update(&pod("ns/two", "two").owned(NODE, "n", "o"));
+    test.virtual_delete(NODE, "m", "o");
     assert!(
-        story.node("o").starts_with("[v1/Node, namespace: , name: n,"),
-        "a kind that was just seen to have no namespaces: {}",
-        story.node("o")
+        test.node("o").starts_with("[v1/Node, namespace: , name: n,"),
+        "a kind that is known to be cluster-scoped: {}",
+        test.node("o")
     );
 }
 
 /// Proves GC-84, GC-127.
 #[test]
-fn without_another_place_nothing_is_replaced() {
-    let mut story = Story::default();
-    // A cluster-scoped object cannot have a namespaced owner, but may say so.
-    story.saw(&pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
-    story.saw(&object(NODE, "bad", "bad").owned(REPLICA_SET, "set", "set"));
-    let motion = story.absent(REPLICA_SET, "ns/set", "set");
-    assert_eq!(motion, ["check good", "check virtual set slowly"]);
+fn node_is_unchanged_without_alternative_coordinates() {
+    let mut test = TestGraph::default();
+    // A cluster-scoped object cannot have a namespaced owner, but its reference may claim one.
+    test.update(&pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
+    test.update(&object(NODE, "bad", "bad").owned(REPLICA_SET, "set", "set"));
+    let effects = test.virtual_delete(REPLICA_SET, "ns/set", "set");
+    assert_eq!(effects, ["check good", "check virtual set rate-limited"]);
     assert_eq!(
-        story.node("set"),
+        test.node("set"),
         "[apps/v1/ReplicaSet, namespace: , name: set, uid: set] virtual <- good bad",
         "which the API cannot even be asked for"
     );
-    assert_eq!(story.absent(REPLICA_SET, "else/set", "set"), nothing());
-    let alone = Story::default().absent(REPLICA_SET, "ns/set", "set");
+    assert_eq!(test.virtual_delete(REPLICA_SET, "else/set", "set"), nothing());
+    let alone = TestGraph::default().virtual_delete(REPLICA_SET, "ns/set", "set");
     assert_eq!(alone, nothing());
 }
 
 /// Proves GC-85, GC-86.
 #[test]
-fn what_was_seen_is_gone_only_if_it_is_gone_from_there() {
-    let mut story = Story::default();
-    story.saw(&set("set"));
-    story.saw(&pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
-    story.saw(&pod("ns/typo", "typo").owned(REPLICA_SET, "typo", "set"));
-    assert_eq!(story.absent(REPLICA_SET, "ns/typo", "set"), ["check typo"]);
-    assert_eq!(story.absent(REPLICA_SET, "ns/else", "set"), nothing(), "nobody says so");
-    assert!(story.node("set").ends_with("<- good typo"));
+fn observed_object_is_removed_only_if_absent_at_its_own_coordinates() {
+    let mut test = TestGraph::default();
+    test.update(&set("set"));
+    test.update(&pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
+    test.update(&pod("ns/typo", "typo").owned(REPLICA_SET, "typo", "set"));
+    assert_eq!(test.virtual_delete(REPLICA_SET, "ns/typo", "set"), ["check typo"]);
+    assert_eq!(
+        test.virtual_delete(REPLICA_SET, "ns/else", "set"),
+        nothing(),
+        "no dependent states these coordinates"
+    );
+    assert!(test.node("set").ends_with("<- good typo"));
     let wrong = object(REPLICA_SET, "ns/typo", "set");
-    let wrong = super::Identity { line: wrong.line.clone(), key: wrong.meta().key, uid: wrong.meta().uid };
-    assert!(story.graph.is_absent_owner(&wrong));
-    assert_eq!(story.absent(REPLICA_SET, "ns/set", "set"), ["check good", "check typo"]);
-    assert_eq!(story.node("set"), "none");
+    let wrong =
+        super::Identity { type_meta: wrong.type_meta.clone(), key: wrong.meta().key, uid: wrong.meta().uid };
+    assert!(test.graph.is_absent_owner(&wrong));
+    assert_eq!(test.virtual_delete(REPLICA_SET, "ns/set", "set"), ["check good", "check typo"]);
+    assert_eq!(test.node("set"), "none");
 }
 
 /// Proves GC-136.
 #[test]
-fn a_whole_list_tells_what_is_gone() {
-    let mut story = Story::default();
+fn complete_list_removes_missing_objects() {
+    let mut test = TestGraph::default();
     let owner = set("set");
-    story.saw(&owner);
-    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(
-        story.saw_all(POD, &[pod("ns/a", "a").owned(REPLICA_SET, "set", "set")], &["ns/b"]),
-        nothing()
-    );
-    assert!(story.node("set").ends_with("<- a b"), "what cannot be read is not gone");
-    assert_eq!(story.saw_all(POD, &[], &[]), nothing());
-    assert_eq!((story.node("a"), story.node("b")), ("none".to_owned(), "none".to_owned()));
-    assert!(!story.node("set").contains("<-"));
-    story.saw(&pod("ns/c", "c").owned(REPLICA_SET, "set", "set").owned(DEPLOYMENT, "web", "web"));
+    test.update(&owner);
+    test.update(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    test.update(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(test.list(POD, &[pod("ns/a", "a").owned(REPLICA_SET, "set", "set")], &["ns/b"]), nothing());
+    assert!(test.node("set").ends_with("<- a b"), "an unreadable object is not deleted");
+    assert_eq!(test.list(POD, &[], &[]), nothing());
+    assert_eq!((test.node("a"), test.node("b")), ("none".to_owned(), "none".to_owned()));
+    assert!(!test.node("set").contains("<-"));
+    test.update(&pod("ns/c", "c").owned(REPLICA_SET, "set", "set").owned(DEPLOYMENT, "web", "web"));
     let newer = object("apps/v2 ReplicaSet", "ns/other", "other");
-    assert_eq!(story.saw_all("apps/v2 ReplicaSet", &[newer], &[]), ["check c"], "versions are one kind");
-    assert!(story.node("web").contains("virtual"), "what was never seen cannot be missed");
+    assert_eq!(test.list("apps/v2 ReplicaSet", &[newer], &[]), ["check c"], "all versions are one kind");
+    assert!(test.node("web").contains("virtual"), "a virtual node cannot be missing from a list");
 }
 
 #[test]
-fn an_object_is_known_by_the_version_it_was_last_seen_in() {
-    let mut story = Story::default();
-    story.saw(&object("apps/v1beta1 ReplicaSet", "ns/set", "set"));
-    story.saw(&set("set"));
-    assert_eq!(story.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set]");
+fn node_has_the_api_version_it_was_last_observed_in() {
+    let mut test = TestGraph::default();
+    test.update(&object("apps/v1beta1 ReplicaSet", "ns/set", "set"));
+    test.update(&set("set"));
+    assert_eq!(test.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set]");
 }
 
 #[test]
-fn an_object_that_owns_itself_comes_and_goes() {
-    let mut story = Story::default();
+fn object_that_owns_itself_is_added_and_removed() {
+    let mut test = TestGraph::default();
     let selfish = pod("ns/a", "a").blocking(POD, "a", "a");
-    assert_eq!(story.saw(&selfish), nothing());
-    assert!(story.node("a").ends_with("<- a"));
-    story.lost(&selfish);
-    assert!(story.graph.is_empty());
+    assert_eq!(test.update(&selfish), nothing());
+    assert!(test.node("a").ends_with("<- a"));
+    test.delete(&selfish);
+    assert!(test.graph.is_empty());
 }
 
 /// Proves GC-39.
 #[test]
-fn whoever_begins_to_act_is_told_of_all_that_is_under_way() {
-    let mut story = Story::default();
-    story.saw(&set("set").deleted(&["foregroundDeletion"]));
-    story.saw(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
-    story.saw(&object(REPLICA_SET, "ns/free", "free").deleted(&["orphan"]));
-    story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "unseen", "unseen"));
-    story.saw(&object(NODE, "n", "n"));
-    story.saw(&pod("ns/c", "c").owned(NODE, "n", "n"));
-    story.lost(&object(NODE, "n", "n"));
-    story.saw(&pod("else/d", "d").owned(REPLICA_SET, "set", "set"));
-    story.saw(&pod("ns/fine", "fine").owned(POD, "a", "a"));
-    let mut motion = story.requeue_all();
-    motion.sort();
+fn new_leader_enqueues_all_work_in_progress() {
+    let mut test = TestGraph::default();
+    test.update(&set("set").terminating(&["foregroundDeletion"]));
+    test.update(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
+    test.update(&object(REPLICA_SET, "ns/free", "free").terminating(&["orphan"]));
+    test.update(&pod("ns/b", "b").owned(REPLICA_SET, "unseen", "unseen"));
+    test.update(&object(NODE, "n", "n"));
+    test.update(&pod("ns/c", "c").owned(NODE, "n", "n"));
+    test.delete(&object(NODE, "n", "n"));
+    test.update(&pod("else/d", "d").owned(REPLICA_SET, "set", "set"));
+    test.update(&pod("ns/fine", "fine").owned(POD, "a", "a"));
+    let mut effects = test.requeue_all();
+    effects.sort();
     assert_eq!(
-        motion,
+        effects,
         [
             "Warning OwnerRefInvalidNamespace on d: ownerRef [apps/v1/ReplicaSet, namespace: else, name: set, \
          uid: set] does not exist in namespace \"else\"",
@@ -474,78 +499,78 @@ fn whoever_begins_to_act_is_told_of_all_that_is_under_way() {
     );
 }
 
-/// One thing that may happen to a small world.
+/// One event in a small cluster.
 #[derive(Clone, Debug)]
 enum Step {
-    Saw { who: usize, owners: Vec<(usize, bool, bool)>, finalizers: Option<bool> },
-    Lost(usize),
-    Absent { who: usize, wrong: bool },
-    All(Vec<usize>),
+    Update { index: usize, owners: Vec<(usize, bool, bool)>, finalizers: Option<bool> },
+    Delete(usize),
+    VirtualDelete { index: usize, wrong: bool },
+    List(Vec<usize>),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let who = 0..6usize;
+    let index = 0..6usize;
     let owners = prop::collection::vec((0..6usize, any::<bool>(), any::<bool>()), 0..3);
     let step = prop_oneof![
-        4 => (who.clone(), owners, prop::option::of(any::<bool>()))
-            .prop_map(|(who, owners, finalizers)| Step::Saw { who, owners, finalizers }),
-        2 => who.clone().prop_map(Step::Lost),
-        2 => (who.clone(), any::<bool>()).prop_map(|(who, wrong)| Step::Absent { who, wrong }),
-        1 => prop::collection::vec(who, 0..4).prop_map(Step::All),
+        4 => (index.clone(), owners, prop::option::of(any::<bool>()))
+            .prop_map(|(index, owners, finalizers)| Step::Update { index, owners, finalizers }),
+        2 => index.clone().prop_map(Step::Delete),
+        2 => (index.clone(), any::<bool>()).prop_map(|(index, wrong)| Step::VirtualDelete { index, wrong }),
+        1 => prop::collection::vec(index, 0..4).prop_map(Step::List),
     ];
     prop::collection::vec(step, 1..60)
 }
 
-fn one(who: usize, wrong: bool) -> (&'static str, String, String) {
-    let line = if who < 2 { NODE } else { POD };
-    let name = if wrong { "wrong".to_owned() } else { format!("o{who}") };
-    (line, name, format!("u{who}"))
+fn coordinates(index: usize, wrong: bool) -> (&'static str, String, String) {
+    let type_meta = if index < 2 { NODE } else { POD };
+    let name = if wrong { "wrong".to_owned() } else { format!("o{index}") };
+    (type_meta, name, format!("u{index}"))
 }
 
-fn whole(who: usize) -> Seen {
-    let (line, name, uid) = one(who, false);
-    let key = if who < 2 { name } else { format!("ns{}/{name}", who % 2) };
-    object(line, &key, &uid)
+fn test_object(index: usize) -> TestObject {
+    let (type_meta, name, uid) = coordinates(index, false);
+    let key = if index < 2 { name } else { format!("ns{}/{name}", index % 2) };
+    object(type_meta, &key, &uid)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn links_hold_whatever_happens(steps in steps()) {
-        let mut story = Story::default();
+    fn links_hold_after_any_events(steps in steps()) {
+        let mut test = TestGraph::default();
         for step in steps {
             match step {
-                Step::Saw { who, owners, finalizers } => {
-                    let mut seen = whole(who);
+                Step::Update { index, owners, finalizers } => {
+                    let mut seen = test_object(index);
                     for (owner, wrong, blocks) in owners {
-                        let (line, name, uid) = one(owner, wrong);
-                        seen = if blocks { seen.blocking(line, &name, &uid) } else { seen.owned(line, &name, &uid) };
+                        let (type_meta, name, uid) = coordinates(owner, wrong);
+                        seen = if blocks { seen.blocking(type_meta, &name, &uid) } else { seen.owned(type_meta, &name, &uid) };
                     }
                     let finalizer = finalizers.map(|orphans| if orphans { "orphan" } else { "foregroundDeletion" });
-                    story.saw(&match finalizer {
-                        Some(finalizer) => seen.deleted(&[finalizer]),
+                    test.update(&match finalizer {
+                        Some(finalizer) => seen.terminating(&[finalizer]),
                         None => seen,
                     });
                 }
-                Step::Lost(who) => drop(story.lost(&whole(who))),
-                Step::Absent { who, wrong } => {
-                    let (line, name, uid) = one(who, wrong);
-                    let key = if who < 2 { name } else { format!("ns{}/{name}", who % 2) };
-                    story.absent(line, &key, &uid);
+                Step::Delete(index) => drop(test.delete(&test_object(index))),
+                Step::VirtualDelete { index, wrong } => {
+                    let (type_meta, name, uid) = coordinates(index, wrong);
+                    let key = if index < 2 { name } else { format!("ns{}/{name}", index % 2) };
+                    test.virtual_delete(type_meta, &key, &uid);
                 }
-                Step::All(seen) => {
-                    let seen: Vec<Seen> = seen.into_iter().filter(|who| *who >= 2).map(whole).collect();
-                    story.saw_all(POD, &seen, &[]);
+                Step::List(seen) => {
+                    let seen: Vec<TestObject> = seen.into_iter().filter(|index| *index >= 2).map(test_object).collect();
+                    test.list(POD, &seen, &[]);
                 }
             }
         }
-        story.requeue_all();
-        (0..6).for_each(|who| drop(story.lost(&whole(who))));
-        story.saw_all(POD, &[], &[]);
-        for who in 0..6 {
-            // Guesses that nobody confirmed are all that is left.
-            let node = story.node(&format!("u{who}"));
+        test.requeue_all();
+        (0..6).for_each(|index| drop(test.delete(&test_object(index))));
+        test.list(POD, &[], &[]);
+        for index in 0..6 {
+            // Only virtual nodes that no live read confirmed are left.
+            let node = test.node(&format!("u{index}"));
             prop_assert!(node == "none" || node.contains("virtual"), "{node}");
         }
     }

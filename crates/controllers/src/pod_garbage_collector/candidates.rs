@@ -1,4 +1,4 @@
-//! What one look at all pods and nodes finds to be garbage, or likely to be.
+//! Selects the pods that are, or may be, garbage.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use keleustes_objects::taint_keys::OUT_OF_SERVICE;
 use keleustes_objects::{InternedStr, Key, Node, Object as _, Pod, PodPhase, Uid};
 use keleustes_plan::View;
 
-/// Pods by the reason for which they may have to go. No pod is in two of the lists.
+/// Pods by the reason to delete them. No pod is in two of the lists.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
-    /// Surplus of terminated pods, the first to go first.
+    /// Terminated pods beyond the threshold, in order of deletion.
     pub(super) terminated: Vec<Arc<Pod>>,
-    /// Terminating on a node that is out of service.
+    /// Terminating pods on out-of-service nodes.
     pub(super) out_of_service: Vec<Arc<Pod>>,
-    /// Bound to a node that is not cached.
+    /// Pods bound to a node that is not cached.
     pub(super) without_node: Vec<Arc<Pod>>,
-    /// Terminating without ever having been bound.
+    /// Terminating pods that were never bound.
     pub(super) unscheduled: Vec<Arc<Pod>>,
     /// Names of nodes that pods are bound to and that are not cached.
     pub(super) unknown_nodes: BTreeSet<InternedStr>,
@@ -24,27 +24,27 @@ pub(super) struct Candidates {
 
 impl Candidates {
     pub(super) fn gather(view: &View<'_>, threshold: i32) -> Self {
-        let mut suspects = Self { terminated: surplus(view, threshold), ..Self::default() };
-        let taken: BTreeSet<Uid> = suspects.terminated.iter().map(|pod| pod.meta.uid.clone()).collect();
+        let mut candidates = Self { terminated: beyond_threshold(view, threshold), ..Self::default() };
+        let selected: BTreeSet<Uid> = candidates.terminated.iter().map(|pod| pod.meta.uid.clone()).collect();
         for pod in view.all::<Pod>() {
             let list = if pod.node_name.is_empty() {
-                pod.is_terminating().then_some(&mut suspects.unscheduled)
+                pod.is_terminating().then_some(&mut candidates.unscheduled)
             } else if let Some(node) = view.get::<Node>(&Key::cluster(&*pod.node_name)) {
-                (pod.is_terminating() && is_out_of_service(node)).then_some(&mut suspects.out_of_service)
+                (pod.is_terminating() && is_out_of_service(node)).then_some(&mut candidates.out_of_service)
             } else {
-                suspects.unknown_nodes.insert(pod.node_name.clone());
-                Some(&mut suspects.without_node)
+                candidates.unknown_nodes.insert(pod.node_name.clone());
+                Some(&mut candidates.without_node)
             };
-            if let Some(list) = list.filter(|_| !taken.contains(&pod.meta.uid)) {
+            if let Some(list) = list.filter(|_| !selected.contains(&pod.meta.uid)) {
                 list.push(pod.clone());
             }
         }
-        suspects
+        candidates
     }
 }
 
-/// The terminated pods that are beyond the threshold: evicted ones first, then the oldest.
-fn surplus(view: &View<'_>, threshold: i32) -> Vec<Arc<Pod>> {
+/// The terminated pods beyond the threshold: evicted ones first, then the oldest.
+fn beyond_threshold(view: &View<'_>, threshold: i32) -> Vec<Arc<Pod>> {
     let threshold = match usize::try_from(threshold) {
         Ok(threshold @ 1..) => threshold,
         _ => return Vec::new(),
@@ -55,13 +55,13 @@ fn surplus(view: &View<'_>, threshold: i32) -> Vec<Arc<Pod>> {
         return Vec::new();
     }
     let mut pods: Vec<Arc<Pod>> = terminated().cloned().collect();
-    pods.sort_by(|one, other| rank(one).cmp(&rank(other)));
+    pods.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
     pods.truncate(count - threshold);
     pods
 }
 
-/// What is sorted by. A pod without a time of creation is the oldest.
-fn rank(pod: &Pod) -> impl Ord {
+/// The sort key. A pod without creationTimestamp counts as the oldest.
+fn sort_key(pod: &Pod) -> impl Ord {
     (!is_evicted(pod), pod.meta.creation_timestamp, pod.meta.key.name.clone(), pod.key().namespace.clone())
 }
 

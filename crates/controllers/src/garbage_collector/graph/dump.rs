@@ -1,4 +1,4 @@
-//! What a person may see of the graph.
+//! Copies nodes and edges out of the graph for the debug page.
 
 use std::collections::BTreeSet;
 
@@ -6,19 +6,19 @@ use keleustes_objects::{Key, Uid};
 
 use super::super::identity::Identity;
 use super::Graph;
-use super::slots::{Sight, Slot};
+use super::slots::{Presence, Slot};
 
-/// Nodes and the references between them, in no order.
+/// Nodes and the references between them, unordered.
 pub(crate) struct GraphDump {
     pub(crate) vertices: Vec<Vertex>,
-    /// From dependents to owners.
+    /// Pairs of dependent and owner.
     pub(crate) edges: Vec<(Uid, Uid)>,
 }
 
 /// One node.
 pub(crate) struct Vertex {
     pub(crate) identity: Identity,
-    /// Somebody refers to it, and it is not there.
+    /// A dependent refers to it, and it does not exist.
     pub(crate) is_missing: bool,
     pub(crate) being_deleted: bool,
     pub(crate) deleting_dependents: bool,
@@ -26,23 +26,23 @@ pub(crate) struct Vertex {
 }
 
 impl Graph {
-    /// The nodes of these uids that have owners or dependents.
-    pub(crate) fn picture(&self, wanted: impl Fn(&Uid) -> bool) -> GraphDump {
-        let mut picture = GraphDump { vertices: Vec::new(), edges: Vec::new() };
-        let slots = self.slots.all().map(|(_, slot)| slot).filter(|slot| wanted(&slot.uid));
+    /// The selected nodes that have owners or dependents.
+    pub(crate) fn dump(&self, selected: impl Fn(&Uid) -> bool) -> GraphDump {
+        let mut dump = GraphDump { vertices: Vec::new(), edges: Vec::new() };
+        let slots = self.slots.all().map(|(_, slot)| slot).filter(|slot| selected(&slot.uid));
         for slot in slots {
             let owners = slot.owners.as_slice();
             if slot.dependents.is_empty() && owners.is_empty() {
                 continue;
             }
-            picture.vertices.push(self.vertex(slot));
+            dump.vertices.push(self.vertex(slot));
             let to = owners.iter().map(|reference| self.slots[reference.owner].uid.clone());
-            picture.edges.extend(to.map(|owner| (slot.uid.clone(), owner)));
+            dump.edges.extend(to.map(|owner| (slot.uid.clone(), owner)));
         }
-        picture
+        dump
     }
 
-    /// All that can be reached from these uids, up and down.
+    /// All UIDs reachable from `uids` through owners and dependents.
     pub(crate) fn uids_connected_to(&self, uids: &[Uid]) -> BTreeSet<Uid> {
         let mut reached = BTreeSet::new();
         let mut open: Vec<_> = uids.iter().filter_map(|uid| self.slots.find(uid)).collect();
@@ -59,23 +59,23 @@ impl Graph {
     fn vertex(&self, slot: &Slot) -> Vertex {
         let is_missing = slot.is_absent();
         Vertex {
-            identity: if is_missing { self.said_of(slot) } else { slot.identity() },
+            identity: if is_missing { self.identity_from_reference(slot) } else { slot.identity() },
             is_missing,
-            being_deleted: slot.marks.being_deleted,
-            deleting_dependents: slot.marks.deleting_dependents,
-            is_virtual: slot.marks.sight == Sight::Virtual,
+            being_deleted: slot.flags.being_deleted,
+            deleting_dependents: slot.flags.deleting_dependents,
+            is_virtual: slot.flags.presence == Presence::Virtual,
         }
     }
 
-    /// What is missing is what somebody says of it.
-    fn said_of(&self, slot: &Slot) -> Identity {
+    /// An absent owner is shown as the first dependent's reference describes it.
+    fn identity_from_reference(&self, slot: &Slot) -> Identity {
         let dependent = slot.dependents.iter().next().map(|at| &self.slots[at]);
         let owners = dependent.map(|dependent| dependent.owners.as_slice()).unwrap_or_default();
-        let said = owners.iter().find(|reference| self.slots[reference.owner].uid == slot.uid);
-        said.map_or_else(
+        let reference = owners.iter().find(|reference| self.slots[reference.owner].uid == slot.uid);
+        reference.map_or_else(
             || slot.identity(),
             |reference| Identity {
-                line: reference.line.clone(),
+                type_meta: reference.type_meta.clone(),
                 key: Key::cluster(reference.name.clone()),
                 uid: slot.uid.clone(),
             },

@@ -1,4 +1,4 @@
-//! A node as the scheduler and the hollow node of its name see it.
+//! A node as the scheduler and its hollow node read it.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ pub(crate) struct Node {
     pub(crate) allocatable: Requests,
     /// Whether its `Ready` condition is `True`.
     pub(crate) is_ready: bool,
-    /// The first of its pod ranges.
+    /// `spec.podCIDR`.
     pub(crate) pod_cidr: InternedStr,
-    /// Whether an annotation wants it dead.
-    pub(crate) wants_to_fail: bool,
+    /// Whether the annotation `failed` is `true`.
+    pub(crate) is_failed: bool,
 }
 
 /// One taint.
@@ -35,14 +35,14 @@ pub(crate) struct Taint {
     pub(crate) time_added: Option<Time>,
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub(crate) enum Effect {
     #[default]
     NoSchedule,
     PreferNoSchedule,
     NoExecute,
-    /// A word of a later version.
+    /// A value of a later API version.
     #[serde(other)]
     Unknown,
 }
@@ -102,7 +102,7 @@ impl From<Wire> for Node {
             allocatable: Requests::read(&wire.status.allocatable),
             is_ready: conditions.iter().any(|one| &*one.r#type == "Ready" && &*one.status == "True"),
             pod_cidr: wire.spec.pod_cidr,
-            wants_to_fail: wire.metadata.annotations.failed,
+            is_failed: wire.metadata.annotations.failed,
         }
     }
 }

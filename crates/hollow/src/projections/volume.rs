@@ -1,22 +1,22 @@
-//! Volumes and their attachments to nodes.
+//! PersistentVolumes and VolumeAttachments.
 
 use keleustes_objects::{ArcStr, InternedStr, Key, Object, ObjectMeta, Resource};
 use serde::Deserialize;
 
 use super::WireMeta;
 
-/// A persistent volume.
+/// A PersistentVolume.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "WireVolume")]
 pub(crate) struct Volume {
     pub(crate) meta: ObjectMeta,
-    /// The claim it is bound to.
+    /// The PersistentVolumeClaim it is bound to.
     pub(crate) claim: Option<Key>,
-    /// What nodes call it; nothing for volumes that are not attached to nodes.
+    /// The unique volume name; `None` for volumes that are not attached.
     pub(crate) unique_name: Option<ArcStr>,
 }
 
-/// The wish that a volume be attached to a node.
+/// A VolumeAttachment.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "WireAttachment")]
 pub(crate) struct Attachment {
@@ -102,7 +102,7 @@ impl From<WireVolume> for Volume {
         Self {
             meta: wire.metadata.meta(),
             claim: wire.spec.claim_ref.map(|claim| Key { namespace: claim.namespace, name: claim.name }),
-            // Parity: the name that the attach-detach controller and kubelets make of a volume.
+            // Parity: the unique volume name of the attach-detach controller and kubelets.
             unique_name: csi
                 .map(|csi| ArcStr::from(format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle))),
         }

@@ -1,4 +1,4 @@
-//! What is kept of pods and nodes as the API shows them: only what a kubelet or a scheduler looks at.
+//! Projections of API objects: only the fields that a kubelet or a scheduler reads.
 
 mod node;
 mod pod;
@@ -15,7 +15,7 @@ pub(crate) use self::template::{Requests, RestartPolicy, Template, TemplateRef};
 pub(crate) use self::terms::{PodTerm, PodTerms, Toleration};
 pub(crate) use self::volume::{Attachment, Volume};
 
-/// Metadata as it stands on the wire, with what pods have beside what all objects have.
+/// Metadata in wire form, with the additional fields of pods.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireMeta {
@@ -43,7 +43,7 @@ impl WireMeta {
     }
 }
 
-/// Reads a field that may also be written as `null`.
+/// Deserializes a field that may be `null`.
 fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {

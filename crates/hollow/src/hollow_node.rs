@@ -1,4 +1,4 @@
-//! One hollow node: registers, renews its lease, reports its status and hands out pod addresses, while alive.
+//! One hollow node: registers, renews its Lease, reports its status and assigns pod IPs.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -10,76 +10,76 @@ use keleustes_objects::{ApiError, ArcStr, ErrorReason, InternedStr, Key, Resourc
 use serde_json::{Value, json};
 
 use crate::clock::{after, stamp};
-use crate::seen::{Effect, Node, Taint};
+use crate::projections::{Effect, Node, Taint};
 
 const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
-/// The version that nodes say to run.
+/// The kubelet version that nodes report.
 const VERSION: &str = "v1.37.1";
 
-/// What all hollow nodes have in common.
+/// Configuration of all hollow nodes.
 #[derive(Clone, Debug)]
-pub(crate) struct Build {
+pub(crate) struct NodeConfig {
     pub(crate) zones: usize,
     pub(crate) region: String,
     pub(crate) cpu: String,
     pub(crate) memory: String,
     pub(crate) pods: u32,
     pub(crate) extended: Vec<(String, String)>,
-    pub(crate) lease_every: Duration,
+    pub(crate) lease_interval: Duration,
     pub(crate) lease_duration: Duration,
     pub(crate) status_every: Duration,
-    /// Whether nodes take off the taint that the API server gives each new node.
+    /// Whether nodes remove the taint that the API server adds to new nodes.
     pub(crate) removes_not_ready_taint: bool,
 }
 
-/// What a node wants to be written next.
+/// The next write of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// The node itself.
+pub(crate) enum NodeWrite {
+    /// Create the Node.
     Register,
-    /// Its lease, for the first time.
+    /// Create the Lease.
     CreateLease,
-    /// Its lease, again.
+    /// Renew the Lease.
     RenewLease,
-    /// Labels and the whole status, over whatever is there.
+    /// Patch labels and the whole status.
     UpdateStatus,
-    /// The taint of new nodes taken off.
-    Untaint,
-    /// That the status still holds.
+    /// Remove the `not-ready` taint.
+    RemoveTaint,
+    /// Patch the heartbeat times.
     Heartbeat,
 }
 
 /// One hollow node.
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub(crate) struct HollowNode {
     pub(crate) name: InternedStr,
     index: u32,
     pub(crate) is_alive: bool,
-    /// The life of the Node object, once seen.
+    /// UID of the Node object, once observed.
     uid: Option<Uid>,
-    /// Whether a Node object was there and somebody deleted it. As a kubelet, the node does not come back
-    /// by itself.
+    /// Whether the Node object was deleted. Like a kubelet, the hollow node does not register again by
+    /// itself.
     was_deleted: bool,
-    register_is_due: bool,
-    restate_is_due: bool,
-    /// The state of the Node object that has the taint of new nodes, and the taints it is to keep.
-    untaint: Option<(ResourceVersion, Vec<Taint>)>,
+    registration_due: bool,
+    status_update_due: bool,
+    /// The resourceVersion of the Node with the `not-ready` taint, and the taints to keep.
+    taint_removal: Option<(ResourceVersion, Vec<Taint>)>,
     has_lease: bool,
     lease_at: Timestamp,
     status_at: Timestamp,
-    /// Whether an annotation has made it fail.
+    /// Whether the annotation `failed` is set.
     failed_by_annotation: bool,
     ready_since: Timestamp,
     addresses: Addresses,
-    /// The pods that are bound to it.
+    /// The pods bound to it.
     pub(crate) pods: BTreeSet<Key>,
-    /// Names of attachable volumes that its pods use.
+    /// Unique names of the attachable volumes in use.
     volumes_in_use: BTreeSet<ArcStr>,
 }
 
-impl Machine {
+impl HollowNode {
     pub(crate) fn new(name: InternedStr, index: u32, now: Timestamp) -> Self {
         Self {
             name,
@@ -87,9 +87,9 @@ impl Machine {
             is_alive: true,
             uid: None,
             was_deleted: false,
-            register_is_due: true,
-            restate_is_due: false,
-            untaint: None,
+            registration_due: true,
+            status_update_due: false,
+            taint_removal: None,
             has_lease: false,
             lease_at: now,
             status_at: now,
@@ -105,129 +105,144 @@ impl Machine {
         self.uid.is_some()
     }
 
-    /// The address of the node itself.
+    /// The IP of the node.
     pub(crate) fn host_ip(&self) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 0, 0, 1)).wrapping_add(self.index))
     }
 
-    /// Takes in the Node object.
-    pub(crate) fn observe(&mut self, node: &Node, build: &Build, chance: &mut fastrand::Rng, now: Timestamp) {
+    /// Applies an observed Node object.
+    pub(crate) fn observe(
+        &mut self,
+        node: &Node,
+        node_config: &NodeConfig,
+        rng: &mut fastrand::Rng,
+        now: Timestamp,
+    ) {
         if self.uid.as_ref() != Some(&node.meta.uid) {
             self.uid = Some(node.meta.uid.clone());
             self.was_deleted = false;
             self.lease_at = now;
-            // Nodes that register together must not report together for ever after.
-            self.status_at = after(now, build.status_every.mul_f64(chance.f64()));
+            // Random phase, so that nodes registered together do not report together.
+            self.status_at = after(now, node_config.status_every.mul_f64(rng.f64()));
         }
         if let Some(cidr) = Addresses::of_cidr(&node.pod_cidr) {
             self.addresses.move_to(cidr);
         }
-        let is_newcomer = |taint: &&Taint| &*taint.key == NOT_READY && taint.effect == Effect::NoSchedule;
-        let has_taint = node.is_ready && node.taints.iter().any(|taint| is_newcomer(&taint));
-        self.untaint = (build.removes_not_ready_taint && has_taint).then(|| {
-            let kept = node.taints.iter().filter(|taint| !is_newcomer(taint)).cloned().collect();
+        let is_not_ready_taint =
+            |taint: &&Taint| &*taint.key == NOT_READY && taint.effect == Effect::NoSchedule;
+        let has_taint = node.is_ready && node.taints.iter().any(|taint| is_not_ready_taint(&taint));
+        self.taint_removal = (node_config.removes_not_ready_taint && has_taint).then(|| {
+            let kept = node.taints.iter().filter(|taint| !is_not_ready_taint(taint)).cloned().collect();
             (node.meta.resource_version.clone(), kept)
         });
-        if self.failed_by_annotation != node.wants_to_fail {
-            self.failed_by_annotation = node.wants_to_fail;
-            if node.wants_to_fail { self.fail() } else { self.recover(now) }
+        if self.failed_by_annotation != node.is_failed {
+            self.failed_by_annotation = node.is_failed;
+            if node.is_failed { self.fail() } else { self.recover(now) }
         }
-        if self.is_alive && !node.is_ready && !self.restate_is_due {
+        if self.is_alive && !node.is_ready && !self.status_update_due {
             self.ready_since = now;
-            self.restate_is_due = true;
+            self.status_update_due = true;
         }
     }
 
-    /// The Node object is gone.
+    /// The Node object was deleted.
     pub(crate) fn observe_deletion(&mut self) {
         self.was_deleted = self.uid.take().is_some();
     }
 
-    /// Falls silent.
+    /// Stops all writes.
     pub(crate) fn fail(&mut self) {
         self.is_alive = false;
     }
 
-    /// Speaks again, as after a reboot.
+    /// Resumes writes, as after a reboot.
     pub(crate) fn recover(&mut self, now: Timestamp) {
         self.is_alive = true;
         self.lease_at = now;
-        self.register_is_due |= self.uid.is_none();
-        self.restate_is_due |= self.uid.is_some();
+        self.registration_due |= self.uid.is_none();
+        self.status_update_due |= self.uid.is_some();
         self.was_deleted = false;
         self.ready_since = now;
     }
 
-    /// What is to be written now.
-    pub(crate) fn need(&self, now: Timestamp) -> Option<Need> {
+    /// The write that is due now.
+    pub(crate) fn next_write(&self, now: Timestamp) -> Option<NodeWrite> {
         if !self.is_alive || self.was_deleted {
             return None;
         }
-        if self.register_is_due {
-            return Some(Need::Register);
+        if self.registration_due {
+            return Some(NodeWrite::Register);
         }
         self.uid.as_ref()?;
         if self.lease_at <= now {
-            return Some(if self.has_lease { Need::RenewLease } else { Need::CreateLease });
+            return Some(if self.has_lease { NodeWrite::RenewLease } else { NodeWrite::CreateLease });
         }
-        if self.restate_is_due {
-            return Some(Need::UpdateStatus);
+        if self.status_update_due {
+            return Some(NodeWrite::UpdateStatus);
         }
-        if self.untaint.is_some() {
-            return Some(Need::Untaint);
+        if self.taint_removal.is_some() {
+            return Some(NodeWrite::RemoveTaint);
         }
-        (self.status_at <= now).then_some(Need::Heartbeat)
+        (self.status_at <= now).then_some(NodeWrite::Heartbeat)
     }
 
-    /// When something will have to be written, if nothing is needed now.
+    /// When the next write is due, if none is due now.
     pub(crate) fn due(&self) -> Option<Timestamp> {
-        let speaks = self.is_alive && self.uid.is_some();
-        speaks.then(|| self.lease_at.min(self.status_at))
+        let is_active = self.is_alive && self.uid.is_some();
+        is_active.then(|| self.lease_at.min(self.status_at))
     }
 
-    /// What is needed is being written; if that fails, it is needed again after a while.
-    pub(crate) fn granted(&mut self, need: Need, build: &Build, chance: &mut fastrand::Rng, now: Timestamp) {
-        // A little chance, so that nodes drift apart as kubelets do.
-        let mut soon = |period: Duration| after(now, period.mul_f64(1.0 + 0.04 * chance.f64()));
-        match need {
-            Need::Register => self.register_is_due = false,
-            Need::CreateLease => {
+    /// Records that a write is sent; if it fails, it becomes due again.
+    pub(crate) fn mark_sent(
+        &mut self,
+        write: NodeWrite,
+        node_config: &NodeConfig,
+        rng: &mut fastrand::Rng,
+        now: Timestamp,
+    ) {
+        // 4% jitter, so that nodes drift apart as kubelets do.
+        let mut next_in = |period: Duration| after(now, period.mul_f64(1.0 + 0.04 * rng.f64()));
+        match write {
+            NodeWrite::Register => self.registration_due = false,
+            NodeWrite::CreateLease => {
                 self.has_lease = true;
-                // The first renewal comes at any time, so that the nodes spread over the period.
-                self.lease_at = after(now, build.lease_every.mul_f64(chance.f64()));
+                // The first renewal is at a random time, so that the nodes spread over the interval.
+                self.lease_at = after(now, node_config.lease_interval.mul_f64(rng.f64()));
             }
-            Need::RenewLease => self.lease_at = soon(build.lease_every),
-            Need::UpdateStatus => {
-                self.restate_is_due = false;
-                self.status_at = soon(build.status_every);
+            NodeWrite::RenewLease => self.lease_at = next_in(node_config.lease_interval),
+            NodeWrite::UpdateStatus => {
+                self.status_update_due = false;
+                self.status_at = next_in(node_config.status_every);
             }
-            // If it is refused, the node has changed, and will be seen.
-            Need::Untaint => self.untaint = None,
-            Need::Heartbeat => self.status_at = soon(build.status_every),
+            // If the patch fails, the Node has changed and its watch event follows.
+            NodeWrite::RemoveTaint => self.taint_removal = None,
+            NodeWrite::Heartbeat => self.status_at = next_in(node_config.status_every),
         }
     }
 
-    /// Takes back what was granted. True if the refusal tells what to do instead, at once.
-    pub(crate) fn refused(&mut self, need: Need, failure: &ApiError) -> bool {
-        match (need, failure.reason) {
-            // Somebody, perhaps an earlier process, has registered it: it must only be brought up to date.
-            (Need::Register, ErrorReason::AlreadyExists) => self.restate_is_due = true,
-            (Need::RenewLease, ErrorReason::NotFound) => {
+    /// Reverts [`HollowNode::mark_sent`] after an error. Returns true if the error determines the next write,
+    /// which is then due immediately.
+    pub(crate) fn on_write_failed(&mut self, write: NodeWrite, error: &ApiError) -> bool {
+        match (write, error.reason) {
+            // The Node exists, perhaps from an earlier process: its status must be updated.
+            (NodeWrite::Register, ErrorReason::AlreadyExists) => self.status_update_due = true,
+            (NodeWrite::RenewLease, ErrorReason::NotFound) => {
                 self.has_lease = false;
                 self.lease_at = Timestamp::MIN;
             }
-            (Need::CreateLease, ErrorReason::AlreadyExists) => self.lease_at = Timestamp::MIN,
-            // The deletion will be seen.
-            (Need::UpdateStatus | Need::Heartbeat, ErrorReason::NotFound) | (Need::Untaint, _) => {}
-            (need, _) => {
-                match need {
-                    Need::Register => self.register_is_due = true,
-                    Need::CreateLease | Need::RenewLease => {
-                        self.has_lease = need == Need::RenewLease;
+            (NodeWrite::CreateLease, ErrorReason::AlreadyExists) => self.lease_at = Timestamp::MIN,
+            // The watch delivers the deletion.
+            (NodeWrite::UpdateStatus | NodeWrite::Heartbeat, ErrorReason::NotFound)
+            | (NodeWrite::RemoveTaint, _) => {}
+            (write, _) => {
+                match write {
+                    NodeWrite::Register => self.registration_due = true,
+                    NodeWrite::CreateLease | NodeWrite::RenewLease => {
+                        self.has_lease = write == NodeWrite::RenewLease;
                         self.lease_at = Timestamp::MIN;
                     }
-                    Need::UpdateStatus | Need::Untaint => self.restate_is_due = true,
-                    Need::Heartbeat => self.status_at = Timestamp::MIN,
+                    NodeWrite::UpdateStatus | NodeWrite::RemoveTaint => self.status_update_due = true,
+                    NodeWrite::Heartbeat => self.status_at = Timestamp::MIN,
                 }
                 return false;
             }
@@ -235,7 +250,7 @@ impl Machine {
         true
     }
 
-    /// An address for a pod: the one it has, if it is free and of this node, or a free one.
+    /// An IP for a pod: the wanted one if it is free, otherwise any free one.
     pub(crate) fn take_address(&mut self, wanted: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
         self.addresses.take(wanted)
     }
@@ -244,36 +259,35 @@ impl Machine {
         self.addresses.release(address);
     }
 
-    /// Tells which volumes are in use; reported if that is news.
+    /// Sets the volumes in use; returns whether they changed, which triggers a status update.
     pub(crate) fn set_volumes_in_use(&mut self, volumes: BTreeSet<ArcStr>) -> bool {
-        let is_news = self.volumes_in_use != volumes;
+        let changed = self.volumes_in_use != volumes;
         self.volumes_in_use = volumes;
-        self.restate_is_due |= is_news;
-        is_news
+        self.status_update_due |= changed;
+        changed
     }
 
-    /// The request that meets a need.
-    pub(crate) fn call(&self, need: Need, build: &Build, now: Timestamp) -> Call {
+    /// The request of a write.
+    pub(crate) fn call(&self, write: NodeWrite, node_config: &NodeConfig, now: Timestamp) -> Call {
         let node = Key::cluster(&*self.name);
         let lease = Key::namespaced(LEASE_NAMESPACE, &*self.name);
-        match need {
-            Need::Register => Call::create(&Node::RESOURCE, "", &self.object(build, now)),
-            Need::CreateLease => Call::create(&LEASES, LEASE_NAMESPACE, &self.lease(build, now)),
-            Need::RenewLease => {
+        match write {
+            NodeWrite::Register => Call::create(&Node::RESOURCE, "", &self.object(node_config, now)),
+            NodeWrite::CreateLease => Call::create(&LEASES, LEASE_NAMESPACE, &self.lease(node_config, now)),
+            NodeWrite::RenewLease => {
                 let renewal = json!({"spec": {"holderIdentity": self.name, "renewTime": micro(now)}});
                 Call::patch(&LEASES, &lease, PatchType::Merge, &renewal)
             }
-            Need::UpdateStatus => {
-                let patch =
-                    json!({"metadata": {"labels": self.labels(build)}, "status": self.status(build, now)});
+            NodeWrite::UpdateStatus => {
+                let patch = json!({"metadata": {"labels": self.labels(node_config)}, "status": self.status(node_config, now)});
                 Call::patch(&Node::RESOURCE, &node, PatchType::Strategic, &patch).subresource("status")
             }
-            Need::Untaint => {
-                let (version, kept) = self.untaint.clone().unwrap_or_default();
+            NodeWrite::RemoveTaint => {
+                let (version, kept) = self.taint_removal.clone().unwrap_or_default();
                 let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": kept}});
                 Call::patch(&Node::RESOURCE, &node, PatchType::Merge, &patch)
             }
-            Need::Heartbeat => {
+            NodeWrite::Heartbeat => {
                 let alive = CONDITIONS.map(|(name, status, _, _)| {
                     json!({"type": name, "status": status, "lastHeartbeatTime": stamp(now)})
                 });
@@ -283,23 +297,23 @@ impl Machine {
         }
     }
 
-    fn object(&self, build: &Build, now: Timestamp) -> Value {
+    fn object(&self, node_config: &NodeConfig, now: Timestamp) -> Value {
         json!({
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {
                 "name": self.name,
-                "labels": self.labels(build),
-                // As by a kubelet: without it the attach-detach controller leaves the node alone.
+                "labels": self.labels(node_config),
+                // As set by a kubelet: without it the attach-detach controller ignores the node.
                 "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
             },
             "spec": {"providerID": format!("hollow://{}", self.name)},
-            "status": self.status(build, now),
+            "status": self.status(node_config, now),
         })
     }
 
-    fn labels(&self, build: &Build) -> Value {
-        let zone = self.index as usize % build.zones.max(1);
+    fn labels(&self, node_config: &NodeConfig) -> Value {
+        let zone = self.index as usize % node_config.zones.max(1);
         let letter = char::from(b'a' + u8::try_from(zone % 26).unwrap_or(0));
         let zone = if zone < 26 { letter.to_string() } else { format!("{letter}{}", zone / 26) };
         json!({
@@ -307,19 +321,19 @@ impl Machine {
             "kubernetes.io/arch": "amd64",
             "kubernetes.io/os": "linux",
             "node.kubernetes.io/instance-type": "hollow",
-            "topology.kubernetes.io/region": build.region,
-            "topology.kubernetes.io/zone": format!("{}-{zone}", build.region),
+            "topology.kubernetes.io/region": node_config.region,
+            "topology.kubernetes.io/zone": format!("{}-{zone}", node_config.region),
         })
     }
 
-    fn status(&self, build: &Build, now: Timestamp) -> Value {
+    fn status(&self, node_config: &NodeConfig, now: Timestamp) -> Value {
         let mut capacity = json!({
-            "cpu": build.cpu,
-            "memory": build.memory,
-            "pods": build.pods.to_string(),
+            "cpu": node_config.cpu,
+            "memory": node_config.memory,
+            "pods": node_config.pods.to_string(),
             "ephemeral-storage": "1Ti",
         });
-        for (name, amount) in &build.extended {
+        for (name, amount) in &node_config.extended {
             capacity[name] = json!(amount);
         }
         let conditions = CONDITIONS.map(|(name, status, reason, message)| {
@@ -352,7 +366,7 @@ impl Machine {
         })
     }
 
-    fn lease(&self, build: &Build, now: Timestamp) -> Value {
+    fn lease(&self, node_config: &NodeConfig, now: Timestamp) -> Value {
         json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -363,14 +377,14 @@ impl Machine {
             },
             "spec": {
                 "holderIdentity": self.name,
-                "leaseDurationSeconds": build.lease_duration.as_secs(),
+                "leaseDurationSeconds": node_config.lease_duration.as_secs(),
                 "renewTime": micro(now),
             },
         })
     }
 }
 
-/// The conditions of a node that is well: name, status, reason, message.
+/// The conditions of a healthy node: type, status, reason, message.
 const CONDITIONS: [(&str, &str, &str, &str); 4] = [
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -378,12 +392,12 @@ const CONDITIONS: [(&str, &str, &str, &str); 4] = [
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 ];
 
-/// A time as leases write it.
+/// A time in MicroTime format.
 fn micro(at: Timestamp) -> String {
     format!("{at:.6}")
 }
 
-/// The pod addresses of one node.
+/// The pod IPs of one node.
 #[derive(Debug)]
 struct Addresses {
     network: u32,
@@ -393,7 +407,7 @@ struct Addresses {
 }
 
 impl Addresses {
-    /// A range that no other hollow node has, for clusters in which nobody gives nodes a range.
+    /// A range unique among hollow nodes, for clusters without IPAM.
     fn of_node(index: u32) -> Self {
         let first = u32::from(Ipv4Addr::new(10, 128, 0, 0));
         Self { network: first.wrapping_add(index << 8), size: 256, next: 1, used: BTreeSet::new() }
@@ -417,8 +431,8 @@ impl Addresses {
             self.used.insert(wanted);
             return Some(wanted);
         }
-        // Neither the first nor the last address of a network belongs to a host. Addresses are not given
-        // out again before all others were: who still remembers one must not meet another pod there.
+        // The first and last address of a network are reserved. Addresses are reused as late as possible, so
+        // that stale endpoints do not reach another pod.
         let hosts = self.size.saturating_sub(2);
         for _ in 0..hosts {
             let address = Ipv4Addr::from(self.network.wrapping_add(self.next));

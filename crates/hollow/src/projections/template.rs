@@ -1,4 +1,4 @@
-//! The part of a pod that all pods of one template have in common; held once for all of them.
+//! The part of a pod that all pods of one template share; stored once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use serde::Deserialize;
 use super::terms::{NodeTerm, Toleration};
 use crate::behaviour::Behaviour;
 
-/// A shared template. Equal templates are one allocation, so comparing two costs nothing.
+/// An interned template. Equal templates share one allocation, so comparing them is cheap.
 pub(crate) type TemplateRef = ArcIntern<Template>;
 
-/// What pods of one owner have in common.
+/// The fields that pods of one owner share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Template {
     pub(crate) scheduler: InternedStr,
     pub(crate) priority: i32,
     pub(crate) restart_policy: RestartPolicy,
     pub(crate) host_network: bool,
-    pub(crate) active_for_max: Option<Duration>,
-    pub(crate) grace: Duration,
+    pub(crate) active_deadline: Option<Duration>,
+    pub(crate) grace_period: Duration,
     pub(crate) containers: Box<[Container]>,
     pub(crate) init_containers: Box<[InitContainer]>,
-    /// Conditions of others that readiness waits for.
+    /// Condition types of the readiness gates.
     pub(crate) readiness_gates: Box<[InternedStr]>,
     pub(crate) requests: Requests,
     pub(crate) node_selector: Box<[(InternedStr, InternedStr)]>,
-    /// Any of these must fit the node, if there are any demands.
+    /// At least one of these must match the node, if `Some`.
     pub(crate) node_terms: Option<Box<[NodeTerm]>>,
     pub(crate) tolerations: Box<[Toleration]>,
     pub(crate) behaviour: Behaviour,
 }
 
-/// What happens when a container has exited.
+/// Restart policy of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 pub(crate) enum RestartPolicy {
     #[default]
@@ -43,19 +43,19 @@ pub(crate) enum RestartPolicy {
     Never,
 }
 
-/// A container that the pod is made for.
+/// A main container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Container {
     pub(crate) name: InternedStr,
     pub(crate) image: InternedStr,
 }
 
-/// A container that runs before those, or from before them until after them.
+/// An init container or sidecar.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct InitContainer {
     pub(crate) name: InternedStr,
     pub(crate) image: InternedStr,
-    /// Whether it keeps running beside the containers of the pod.
+    /// Whether it has restart policy `Always`.
     pub(crate) is_sidecar: bool,
 }
 
@@ -69,13 +69,13 @@ pub(crate) struct Requests {
     pub(crate) other: Vec<(InternedStr, i64)>,
 }
 
-/// An amount in thousandths; what is none counts as nothing.
+/// A quantity in thousandths; zero if it is invalid.
 pub(super) fn thousandths(amount: &str) -> i64 {
     Quantity::parse(amount).map_or(0, Quantity::milli)
 }
 
 impl Requests {
-    /// Reads amounts by name; what is no amount counts as nothing.
+    /// Parses amounts by name; invalid ones count as zero.
     pub(crate) fn read(amounts: &BTreeMap<InternedStr, String>) -> Self {
         let mut read = Self::default();
         for (name, amount) in amounts {
@@ -84,7 +84,7 @@ impl Requests {
         read
     }
 
-    /// The amount of one resource, to be changed.
+    /// The amount of one resource, mutable.
     pub(crate) fn amount(&mut self, name: &InternedStr) -> &mut i64 {
         match name.as_str() {
             "cpu" => &mut self.cpu,
@@ -100,12 +100,12 @@ impl Requests {
         }
     }
 
-    /// The amount of a resource that is neither of the usual three.
+    /// The amount of a resource other than CPU, memory and pods.
     pub(crate) fn other(&self, name: &InternedStr) -> i64 {
         self.other.binary_search_by(|(one, _)| one.cmp(name)).map_or(0, |at| self.other[at].1)
     }
 
-    /// Adds the amounts of another, or takes them away.
+    /// Adds (`sign` 1) or subtracts (-1) the amounts of another.
     pub(crate) fn add(&mut self, more: &Self, sign: i64) {
         self.cpu += sign * more.cpu;
         self.memory += sign * more.memory;
@@ -116,7 +116,7 @@ impl Requests {
         }
     }
 
-    /// Takes the larger amount of each resource.
+    /// Raises each resource to the larger amount.
     pub(crate) fn raise_to(&mut self, least: &Self) {
         self.cpu = self.cpu.max(least.cpu);
         self.memory = self.memory.max(least.memory);

@@ -1,4 +1,4 @@
-//! A pod as the API shows it: shared template, own identity, and what its status says.
+//! A pod: shared template, own identity, and status.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use super::{WireMeta, nullable};
 pub(crate) struct Pod {
     pub(crate) meta: ObjectMeta,
     pub(crate) generation: i64,
-    /// How long the pod may take to end, if its deletion was asked for.
-    pub(crate) deletion_grace: Option<Duration>,
-    /// The node it is bound to; empty if none.
+    /// `deletionGracePeriodSeconds`, if the pod is terminating.
+    pub(crate) deletion_grace_period: Option<Duration>,
+    /// `spec.nodeName`; empty if unbound.
     pub(crate) node: InternedStr,
-    /// Whether something still holds it back from being scheduled.
+    /// Whether it has scheduling gates.
     pub(crate) is_gated: bool,
     pub(crate) template: TemplateRef,
     pub(crate) pod_terms: Option<Arc<PodTerms>>,
-    /// The claims it mounts.
+    /// Names of the PersistentVolumeClaims it mounts.
     pub(crate) claims: Box<[ArcStr]>,
-    pub(crate) reported: PodStatus,
+    pub(crate) status: PodStatus,
 }
 
-/// What a pod's status says.
+/// The status of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodStatus {
@@ -43,10 +43,10 @@ pub(crate) struct PodStatus {
     #[serde(deserialize_with = "nullable")]
     pub(crate) conditions: Vec<Condition>,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) container_statuses: Vec<ContainerReport>,
+    pub(crate) container_statuses: Vec<ContainerStatus>,
 }
 
-/// Where a pod is in its life.
+/// Phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) enum Phase {
     #[default]
@@ -54,7 +54,7 @@ pub(crate) enum Phase {
     Running,
     Succeeded,
     Failed,
-    /// Nobody knows, or a word of a later version.
+    /// `Unknown`, or a value of a later API version.
     #[serde(other)]
     Unknown,
 }
@@ -76,10 +76,10 @@ pub(crate) struct Condition {
     pub(crate) last_transition_time: Option<Time>,
 }
 
-/// What the status says of one container.
+/// The status of one container.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct ContainerReport {
+pub(crate) struct ContainerStatus {
     pub(crate) restart_count: u32,
     #[serde(deserialize_with = "nullable")]
     pub(crate) state: ContainerState,
@@ -87,7 +87,7 @@ pub(crate) struct ContainerReport {
     pub(crate) last_state: ContainerState,
 }
 
-/// The state of one container; at most one of the two is there.
+/// The state of one container; at most one field is set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct ContainerState {
@@ -102,7 +102,7 @@ pub(crate) struct Running {
     pub(crate) started_at: Option<Time>,
 }
 
-/// A container that has exited.
+/// A terminated container.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Terminated {
@@ -116,8 +116,8 @@ impl PodStatus {
         self.conditions.iter().find(|condition| &*condition.r#type == name)
     }
 
-    /// Whether a condition is there and `True`.
-    pub(crate) fn holds(&self, name: &str) -> bool {
+    /// Whether a condition exists and is `True`.
+    pub(crate) fn condition_is_true(&self, name: &str) -> bool {
         self.condition(name).is_some_and(|condition| &*condition.status == "True")
     }
 }
@@ -229,8 +229,8 @@ impl From<Wire> for Pod {
             priority: spec.priority.unwrap_or(0),
             restart_policy: spec.restart_policy,
             host_network: spec.host_network,
-            active_for_max: spec.active_deadline_seconds.map(seconds),
-            grace: seconds(spec.termination_grace_period_seconds.unwrap_or(30)),
+            active_deadline: spec.active_deadline_seconds.map(seconds),
+            grace_period: seconds(spec.termination_grace_period_seconds.unwrap_or(30)),
             containers: spec.containers.iter().map(WireContainer::container).collect(),
             init_containers: spec.init_containers.iter().map(WireContainer::init_container).collect(),
             readiness_gates: spec.readiness_gates.iter().map(|gate| gate.condition_type.clone()).collect(),
@@ -243,13 +243,13 @@ impl From<Wire> for Pod {
         Self {
             meta,
             generation: wire.metadata.generation,
-            deletion_grace: wire.metadata.deletion_grace_period_seconds.map(seconds),
+            deletion_grace_period: wire.metadata.deletion_grace_period_seconds.map(seconds),
             node: wire.spec.node_name,
             is_gated: !wire.spec.scheduling_gates.is_empty(),
             template: TemplateRef::new(template),
             pod_terms,
             claims,
-            reported: wire.status,
+            status: wire.status,
         }
     }
 }
@@ -282,27 +282,27 @@ impl WireContainer {
 }
 
 impl Spec {
-    /// What the pod needs at its neediest moment: all containers at once, or one init container beside
-    /// the sidecars that were started before it.
+    /// The effective requests of the pod: the sum of all containers, or the largest init container with the
+    /// sidecars started before it.
     fn requests(&self) -> Requests {
         let mut running = Requests::default();
         let mut sidecars = Requests::default();
-        let mut neediest = Requests::default();
+        let mut largest = Requests::default();
         for container in &self.init_containers {
             let own = Requests::read(&container.resources.requests);
-            let mut moment = sidecars.clone();
-            moment.add(&own, 1);
-            neediest.raise_to(&moment);
+            let mut with_sidecars = sidecars.clone();
+            with_sidecars.add(&own, 1);
+            largest.raise_to(&with_sidecars);
             if &*container.restart_policy == "Always" {
-                sidecars = moment;
+                sidecars = with_sidecars;
             }
         }
         for container in &self.containers {
             running.add(&Requests::read(&container.resources.requests), 1);
         }
         running.add(&sidecars, 1);
-        running.raise_to(&neediest);
-        // What is asked for the pod as a whole stands in place of the sum.
+        running.raise_to(&largest);
+        // Pod-level requests replace the sum.
         for (name, amount) in &Requests::named(&self.resources.requests) {
             *running.amount(name) = *amount;
         }
@@ -322,14 +322,14 @@ impl Requests {
     }
 }
 
-/// A port of the host is a resource of which every node has one.
+/// A host port is modelled as a resource of which every node has one.
 fn host_port(port: &WirePort) -> InternedStr {
     let protocol = if port.protocol.is_empty() { "TCP" } else { &port.protocol };
     InternedStr::from(format!("{}{protocol}/{}", Requests::HOST_PORT, port.host_port).as_str())
 }
 
 impl Requests {
-    /// How the names of ports start among resources; no resource of the API can be called so.
+    /// Prefix of host ports among the resources; no API resource can have such a name.
     pub(crate) const HOST_PORT: &str = "host port ";
 }
 
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_those_of_the_neediest_moment() {
+    fn effective_requests_are_the_maximum_over_init_and_running() {
         let request = |cpu: &str| format!(r#""resources":{{"requests":{{"cpu":"{cpu}"}}}}"#);
         let pod = |inits: &str, rest: &str| {
             read(&format!(
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_one_template_share_it() {
+    fn pods_of_one_template_share_one_allocation() {
         let pod = |name: &str, node: &str| {
             read(&format!(
                 r#"{{"metadata":{{"name":"{name}","namespace":"n","uid":"{name}"}},
@@ -375,18 +375,18 @@ mod tests {
             ))
         };
         let (one, two) = (pod("x", ""), pod("y", "n1"));
-        // Equality of interned values is identity.
+        // Interned values are equal exactly if they are identical.
         assert_eq!(one.template, two.template);
         assert_eq!(one.template.requests.other(&InternedStr::from("host port TCP/80")), 1000);
         assert_eq!(*two.claims, [ArcStr::from("data-y"), ArcStr::from("y-e")]);
     }
 
     #[test]
-    fn nulls_and_strangers_do_not_spoil_a_pod() {
+    fn null_and_unknown_fields_are_accepted() {
         let pod = read(
             r#"{"metadata":{"name":"p","annotations":null,"labels":null},"spec":{"containers":null,"affinity":null,"novelty":1},
                 "status":{"phase":"Novel","conditions":null,"containerStatuses":[{"state":null,"lastState":{}}]}}"#,
         );
-        assert_eq!(pod.reported.phase, Phase::Unknown);
+        assert_eq!(pod.status.phase, Phase::Unknown);
     }
 }

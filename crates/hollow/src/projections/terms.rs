@@ -1,4 +1,4 @@
-//! What pods demand of nodes and of each other.
+//! Tolerations, node affinity and pod affinity.
 
 use std::sync::Arc;
 
@@ -20,30 +20,30 @@ pub(crate) struct Toleration {
 
 impl Toleration {
     pub(crate) fn tolerates(&self, taint: &Taint) -> bool {
-        let value_fits = match &*self.operator {
+        let value_matches = match &*self.operator {
             "Exists" => true,
             "Lt" | "Gt" => compare(&taint.value, &self.operator, &self.value),
             _ => self.value == taint.value,
         };
         self.effect.is_none_or(|effect| effect == taint.effect)
             && (self.key.is_empty() || self.key == taint.key)
-            && value_fits
+            && value_matches
     }
 }
 
-/// Demands on one node, all of which must hold.
+/// A node selector term: all its requirements must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeTerm {
     #[serde(deserialize_with = "nullable")]
-    match_expressions: Box<[NodeDemand]>,
+    match_expressions: Box<[NodeRequirement]>,
     #[serde(deserialize_with = "nullable")]
-    match_fields: Box<[NodeDemand]>,
+    match_fields: Box<[NodeRequirement]>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-struct NodeDemand {
+struct NodeRequirement {
     key: InternedStr,
     operator: InternedStr,
     #[serde(deserialize_with = "nullable")]
@@ -51,20 +51,23 @@ struct NodeDemand {
 }
 
 impl NodeTerm {
-    /// Whether a node fits. A term that demands nothing fits no node.
-    pub(crate) fn fits(&self, name: &InternedStr, labels: &Labels) -> bool {
-        let demands = !self.match_expressions.is_empty() || !self.match_fields.is_empty();
-        demands
-            && self.match_expressions.iter().all(|demand| demand.holds_for(labels.value(&demand.key)))
+    /// Whether a node matches. An empty term matches no node.
+    pub(crate) fn matches(&self, name: &InternedStr, labels: &Labels) -> bool {
+        let has_requirements = !self.match_expressions.is_empty() || !self.match_fields.is_empty();
+        has_requirements
+            && self
+                .match_expressions
+                .iter()
+                .all(|requirement| requirement.matches(labels.value(&requirement.key)))
             && self
                 .match_fields
                 .iter()
-                .all(|demand| &*demand.key == "metadata.name" && demand.holds_for(Some(name)))
+                .all(|requirement| &*requirement.key == "metadata.name" && requirement.matches(Some(name)))
     }
 }
 
-impl NodeDemand {
-    fn holds_for(&self, value: Option<&InternedStr>) -> bool {
+impl NodeRequirement {
+    fn matches(&self, value: Option<&InternedStr>) -> bool {
         match &*self.operator {
             "In" => value.is_some_and(|value| self.values.contains(value)),
             "NotIn" => value.is_none_or(|value| !self.values.contains(value)),
@@ -88,28 +91,28 @@ fn compare(value: &str, operator: &str, bound: &str) -> bool {
     }
 }
 
-/// What a pod demands of the pods around it. Most pods demand nothing and have none of this.
+/// Required pod affinity and anti-affinity; most pods have neither.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PodTerms {
-    /// Each must find a pod that it selects in the domain of the node.
-    pub(crate) together: Box<[PodTerm]>,
-    /// None may find a pod that it selects in the domain of the node.
-    pub(crate) apart: Box<[PodTerm]>,
+    /// Affinity terms: each must select a pod in the node's domain.
+    pub(crate) affinity: Box<[PodTerm]>,
+    /// Anti-affinity terms: none may select a pod in the node's domain.
+    pub(crate) anti_affinity: Box<[PodTerm]>,
 }
 
-/// A demand for nodes near or far from selected pods.
+/// One pod affinity term.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PodTerm {
-    /// The label whose value tells the domain of a node.
+    /// The label whose value is the domain of a node.
     pub(crate) topology_key: InternedStr,
-    /// The namespaces it looks at; empty for all.
+    /// The namespaces it applies to; empty for all.
     namespaces: Box<[InternedStr]>,
-    /// Nothing if the selector is missing or nonsense; then no pod is selected.
+    /// `None` if the selector is missing or invalid; then it selects no pod.
     selector: Option<Matcher>,
 }
 
 impl PodTerm {
-    /// Whether a pod is one of those meant.
+    /// Whether the term selects a pod.
     pub(crate) fn selects(&self, key: &Key, labels: &Labels) -> bool {
         (self.namespaces.is_empty() || self.namespaces.contains(&key.namespace))
             && self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
@@ -155,7 +158,7 @@ struct WirePodTerm {
     label_selector: Option<LabelSelector>,
     #[serde(deserialize_with = "nullable")]
     namespaces: Box<[InternedStr]>,
-    /// Namespaces are not watched here, so a selector of namespaces is taken to mean all.
+    /// Namespaces are not watched, so a namespace selector is treated as all namespaces.
     namespace_selector: Option<serde::de::IgnoredAny>,
 }
 
@@ -168,8 +171,9 @@ impl WireAffinity {
         let read = |wire: WirePodAffinity| -> Box<[PodTerm]> {
             wire.required.into_iter().map(|term| term.read(own_namespace)).collect()
         };
-        let terms = PodTerms { together: read(self.pod_affinity), apart: read(self.pod_anti_affinity) };
-        (!terms.together.is_empty() || !terms.apart.is_empty()).then(|| Arc::new(terms))
+        let terms =
+            PodTerms { affinity: read(self.pod_affinity), anti_affinity: read(self.pod_anti_affinity) };
+        (!terms.affinity.is_empty() || !terms.anti_affinity.is_empty()).then(|| Arc::new(terms))
     }
 }
 
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn node_terms_are_judged_by_operator() {
+    fn node_terms_match_by_operator() {
         let node = labels(&[("zone", "a"), ("cores", "8")]);
         for (term, wanted) in [
             (r#"{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}]}"#, true),
@@ -215,12 +219,12 @@ mod tests {
             ("{}", false),
         ] {
             let read: NodeTerm = serde_json::from_str(term).unwrap();
-            assert_eq!(read.fits(&InternedStr::from("n"), &node), wanted, "{term}");
+            assert_eq!(read.matches(&InternedStr::from("n"), &node), wanted, "{term}");
         }
     }
 
     #[test]
-    fn tolerations_are_judged_by_operator() {
+    fn tolerations_match_by_operator() {
         let taint =
             Taint { key: "k".into(), value: "v".into(), effect: Effect::NoSchedule, time_added: None };
         for (toleration, wanted) in [
@@ -238,19 +242,19 @@ mod tests {
     }
 
     #[test]
-    fn pod_terms_look_at_their_own_namespace_unless_told_otherwise() {
+    fn pod_terms_default_to_their_own_namespace() {
         let affinity = |term: &str| {
             let text = format!(
                 r#"{{"podAntiAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[{term}]}}}}"#
             );
             let wire: WireAffinity = serde_json::from_str(&text).unwrap();
-            wire.pod_terms(&InternedStr::from("own")).unwrap().apart[0].clone()
+            wire.pod_terms(&InternedStr::from("own")).unwrap().anti_affinity[0].clone()
         };
         let pod = labels(&[("app", "x")]);
         let (own, other) = (Key::namespaced("own", "p"), Key::namespaced("other", "p"));
-        let plain = affinity(r#"{"labelSelector":{"matchLabels":{"app":"x"}}}"#);
-        assert!(plain.selects(&own, &pod) && !plain.selects(&other, &pod));
-        assert!(!plain.selects(&own, &Labels::default()));
+        let default_namespace = affinity(r#"{"labelSelector":{"matchLabels":{"app":"x"}}}"#);
+        assert!(default_namespace.selects(&own, &pod) && !default_namespace.selects(&other, &pod));
+        assert!(!default_namespace.selects(&own, &Labels::default()));
         let named = affinity(r#"{"labelSelector":{},"namespaces":["other"]}"#);
         assert!(!named.selects(&own, &pod) && named.selects(&other, &pod));
         assert!(affinity(r#"{"labelSelector":{},"namespaceSelector":{}}"#).selects(&other, &pod));

@@ -1,23 +1,24 @@
-//! Remembers owners that are known not to exist, so that a thousand orphans of one owner cost one question.
+//! LRU cache of owners that do not exist, so that a thousand dependents of one deleted owner cost one live
+//! read. Parity: absentOwnerCache.
 
 use std::collections::BTreeMap;
 
 use super::identity::Identity;
 
-/// How many are remembered; those that nobody asked about for the longest time go first.
+/// Capacity; the least recently used entry is evicted first.
 const ENTRIES_MAX: usize = 500;
 
-/// Identities that do not exist. A uid is used once, so what does not exist stays that way.
+/// Identities that do not exist. UIDs are never reused, so an entry never becomes wrong.
 #[derive(Default)]
-pub(crate) struct Absent {
-    /// When each was last of use, counted in uses.
+pub(crate) struct AbsentOwnerCache {
+    /// The value of `uses` at each identity's last use.
     used_at: BTreeMap<Identity, u64>,
     by_use: BTreeMap<u64, Identity>,
     uses: u64,
 }
 
-impl Absent {
-    /// Remembers an identity.
+impl AbsentOwnerCache {
+    /// Adds an identity.
     pub(crate) fn add(&mut self, identity: &Identity) {
         self.touch(identity);
         if self.used_at.len() > ENTRIES_MAX
@@ -27,7 +28,7 @@ impl Absent {
         }
     }
 
-    /// Whether an identity is known not to exist. Asking keeps it in memory.
+    /// Whether an identity is known not to exist. A lookup counts as a use.
     pub(crate) fn has(&mut self, identity: &Identity) -> bool {
         let known = self.used_at.contains_key(identity);
         if known {
@@ -38,8 +39,8 @@ impl Absent {
 
     fn touch(&mut self, identity: &Identity) {
         self.uses += 1;
-        if let Some(before) = self.used_at.insert(identity.clone(), self.uses) {
-            self.by_use.remove(&before);
+        if let Some(last_use) = self.used_at.insert(identity.clone(), self.uses) {
+            self.by_use.remove(&last_use);
         }
         self.by_use.insert(self.uses, identity.clone());
     }
@@ -53,7 +54,7 @@ mod tests {
 
     fn identity(namespace: &str, uid: &str) -> Identity {
         Identity {
-            line: TypeMeta::new("v1", "Pod"),
+            type_meta: TypeMeta::new("v1", "Pod"),
             key: Key::namespaced(namespace, "owner"),
             uid: Uid::from(uid),
         }
@@ -61,18 +62,21 @@ mod tests {
 
     /// Proves GC-120.
     #[test]
-    fn five_hundred_identities_are_kept_and_those_not_asked_about_go_first() {
-        let mut absent = Absent::default();
+    fn absent_owner_cache_keeps_five_hundred_identities_and_evicts_the_least_recently_used() {
+        let mut absent = AbsentOwnerCache::default();
         let nth = |n: usize| identity("ns", &n.to_string());
         (0..500).for_each(|n| absent.add(&nth(n)));
-        assert!(absent.has(&nth(0)), "the five hundredth still fits, and this question refreshes the first");
+        assert!(
+            absent.has(&nth(0)),
+            "500 entries fit, and this lookup makes the first one most recently used"
+        );
         absent.add(&nth(500));
         assert!(absent.has(&nth(0)));
-        assert!(!absent.has(&nth(1)), "the one that was of use longest ago has made room");
+        assert!(!absent.has(&nth(1)), "the least recently used entry is evicted");
         assert!(absent.has(&nth(2)));
         absent.add(&nth(2));
-        assert!((3..=500).all(|n| absent.has(&nth(n))), "adding again takes no more room");
-        assert!(!absent.has(&identity("elsewhere", "3")), "the namespace belongs to the identity");
+        assert!((3..=500).all(|n| absent.has(&nth(n))), "adding an entry twice takes one place");
+        assert!(!absent.has(&identity("elsewhere", "3")), "the namespace is part of the identity");
         assert_eq!(absent.used_at.len(), absent.by_use.len());
     }
 }

@@ -1,0 +1,52 @@
+//! Reconciles `attempt_to_orphan`: removes an owner from the ownerReferences of its dependents, then removes
+//! its finalizer `orphan`.
+
+use keleustes_objects::Uid;
+use keleustes_plan::{BoxFuture, Context, Item, Memory, Plan, ReconcileError, Reconciler, Requeue};
+
+use super::Graph;
+use super::graph::ORPHAN;
+use super::lookup::resolve_target;
+use super::references::{OwnerReferencesPatch, without_finalizer};
+
+/// The reconciler of the `attempt_to_orphan` queue.
+pub(super) struct AttemptToOrphan {
+    pub(super) memory: Memory<Graph>,
+}
+
+impl Reconciler for AttemptToOrphan {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
+        Box::pin(self.reconcile_item(cx, item))
+    }
+}
+
+impl AttemptToOrphan {
+    async fn reconcile_item(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        let uid = Uid::from(&*item.key.name);
+        let known = self.memory.with(|graph| Some((graph.node(&uid)?, graph.dependents(&uid))));
+        let Some((owner, dependents)) = known else { return Ok(Requeue::Forget) };
+        let mut patches = Vec::new();
+        for dependent in dependents {
+            // A namespaced kind without a namespace cannot be addressed, so there is nothing to patch.
+            if let Some(target) = resolve_target(cx, &dependent.identity).await? {
+                patches.push(OwnerReferencesPatch::remove_owners(
+                    &target,
+                    std::slice::from_ref(&uid),
+                    "its owner is deleted with propagationPolicy Orphan",
+                ));
+            }
+        }
+        // All dependents are patched before the finalizer is removed: once the owner is deleted, the
+        // remaining dependents would be garbage collected.
+        OwnerReferencesPatch::send(patches, cx, true).await?;
+        if let Some(target) = resolve_target(cx, &owner.identity).await? {
+            let write = without_finalizer(&target, ORPHAN, "all dependents are orphaned");
+            cx.apply(Plan::of(write)).await.all_done()?;
+        }
+        Ok(Requeue::Forget)
+    }
+}
