@@ -1,5 +1,5 @@
-//! Remembers how often pods of a DaemonSet had to be killed on a node, so that a node which refuses them is
-//! not flooded.
+//! Backoff for the deletion of failed daemon pods, so that a node that keeps rejecting them is not flooded
+//! (upstream: failedPodsBackoff).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,33 +8,34 @@ use keleustes_objects::{InternedStr, Uid};
 
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
-/// After so long without a kill everything is forgiven.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(30 * 60);
+/// An entry is dropped after this time without a deletion.
+const EXPIRES_AFTER: Duration = Duration::from_secs(30 * 60);
 
-/// Which kills belong together: those of one DaemonSet, as its wish was last seen, on one node.
+/// One backoff: of a DaemonSet (by UID), its observed generation, and a node.
 pub(super) type BackoffKey = (Uid, i64, InternedStr);
 
-/// What is lost with the process: a node that refuses pods gets a few of them quicker than before.
+/// The backoffs. They are lost with the process: a node that rejects pods then gets a few of them without
+/// delay.
 #[derive(Default)]
-pub(super) struct FailedPodBackoff(BTreeMap<BackoffKey, Kill>);
+pub(super) struct FailedPodBackoff(BTreeMap<BackoffKey, Entry>);
 
-struct Kill {
-    pause: Duration,
+struct Entry {
+    delay: Duration,
     at: Duration,
 }
 
 impl FailedPodBackoff {
-    /// How long to wait before the next kill; nothing if it may be now.
-    pub(super) fn pause(&self, place: &BackoffKey, now: Duration) -> Option<Duration> {
-        let last = self.0.get(place)?;
-        (now.saturating_sub(last.at) < last.pause).then_some(last.pause)
+    /// The delay before the next deletion; `None` if a pod may be deleted now.
+    pub(super) fn delay(&self, key: &BackoffKey, now: Duration) -> Option<Duration> {
+        let last = self.0.get(key)?;
+        (now.saturating_sub(last.at) < last.delay).then_some(last.delay)
     }
 
-    /// Notes a kill.
-    pub(super) fn note(&mut self, place: BackoffKey, now: Duration) {
-        self.0.retain(|_, kill| now.saturating_sub(kill.at) <= FORGOTTEN_AFTER);
-        let pause = self.0.get(&place).map_or(FIRST, |last| (last.pause * 2).min(LONGEST));
-        self.0.insert(place, Kill { pause, at: now });
+    /// Records a deletion and doubles the delay.
+    pub(super) fn record_deletion(&mut self, key: BackoffKey, now: Duration) {
+        self.0.retain(|_, entry| now.saturating_sub(entry.at) <= EXPIRES_AFTER);
+        let delay = self.0.get(&key).map_or(FIRST, |last| (last.delay * 2).min(LONGEST));
+        self.0.insert(key, Entry { delay, at: now });
     }
 }
 
@@ -44,23 +45,23 @@ mod tests {
 
     /// Proves DS-51.
     #[test]
-    fn pauses_double_and_are_forgotten() {
-        let (mut kills, place) = (FailedPodBackoff::default(), (Uid::from("u"), 1, InternedStr::from("n")));
+    fn delays_double_and_expire() {
+        let (mut backoff, key) = (FailedPodBackoff::default(), (Uid::from("u"), 1, InternedStr::from("n")));
         let mut now = Duration::from_secs(1000);
-        assert_eq!(kills.pause(&place, now), None);
+        assert_eq!(backoff.delay(&key, now), None);
         for seconds in [1, 2, 4, 8] {
-            kills.note(place.clone(), now);
-            assert_eq!(kills.pause(&place, now), Some(Duration::from_secs(seconds)));
+            backoff.record_deletion(key.clone(), now);
+            assert_eq!(backoff.delay(&key, now), Some(Duration::from_secs(seconds)));
             now += Duration::from_secs(seconds);
-            assert_eq!(kills.pause(&place, now), None);
+            assert_eq!(backoff.delay(&key, now), None);
         }
         for _ in 0..20 {
-            kills.note(place.clone(), now);
+            backoff.record_deletion(key.clone(), now);
         }
-        assert_eq!(kills.pause(&place, now), Some(LONGEST));
-        now += FORGOTTEN_AFTER + Duration::from_secs(1);
-        kills.note(place.clone(), now);
-        assert_eq!(kills.pause(&place, now), Some(FIRST));
-        assert_eq!(kills.pause(&(Uid::from("u"), 2, InternedStr::from("n")), now), None);
+        assert_eq!(backoff.delay(&key, now), Some(LONGEST));
+        now += EXPIRES_AFTER + Duration::from_secs(1);
+        backoff.record_deletion(key.clone(), now);
+        assert_eq!(backoff.delay(&key, now), Some(FIRST));
+        assert_eq!(backoff.delay(&(Uid::from("u"), 2, InternedStr::from("n")), now), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Which DaemonSets a change concerns.
+//! Which DaemonSets a change enqueues.
 
 use std::time::Duration;
 
@@ -9,52 +9,53 @@ use super::inputs::{Eligibility, NodeRequirements};
 use crate::pods_by_node::BY_NODE;
 use crate::workloads::enqueue::{enqueue_owners, enqueue_when_available};
 
-/// How much longer than asked for a pod is to be ready before it is looked at, so that it has been so on every
-/// clock.
+/// Added to minReadySeconds before a ready pod is checked for availability, as a margin for clock skew.
 const MARGIN: Duration = Duration::from_secs(1);
 
-pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
-    enqueue_owners::<DaemonSet, Pod>(change, view, wakes);
-    enqueue_when_available::<DaemonSet>(change, MARGIN, view, wakes);
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, queue: &mut Enqueue) {
+    enqueue_owners::<DaemonSet, Pod>(change, view, queue);
+    enqueue_when_available::<DaemonSet>(change, MARGIN, view, queue);
 }
 
-/// A revision that just appeared with an owner is the owner's own doing, unless it is on its way out.
-pub(super) fn revision_changed(change: &Change<ControllerRevision>, view: &View<'_>, wakes: &mut Enqueue) {
+/// A new revision with a controllerRef was created by its DaemonSet, which need not be enqueued, unless the
+/// revision is terminating.
+pub(super) fn revision_changed(change: &Change<ControllerRevision>, view: &View<'_>, queue: &mut Enqueue) {
     let meta = &change.latest().meta;
     if change.old().is_some() || meta.controller_ref().is_none() || meta.deletion_timestamp.is_some() {
-        enqueue_owners::<DaemonSet, ControllerRevision>(change, view, wakes);
+        enqueue_owners::<DaemonSet, ControllerRevision>(change, view, queue);
     }
 }
 
-/// Enqueue DaemonSets by changes of nodes.
+/// Enqueues DaemonSets on changes of nodes.
 pub(super) struct NodeEnqueue {
     pub(super) comparison_operators: bool,
 }
 
 impl NodeEnqueue {
-    /// Enqueue the DaemonSets for which a node has too many or too few pods now. A node that comes back to a pod
-    /// of its own concerns them, too: without it they had nothing there to count or to update.
-    pub(super) fn node_changed(&self, change: &Change<Node>, view: &View<'_>, wakes: &mut Enqueue) {
+    /// Enqueues the DaemonSets for which the node now has too many or too few pods. A new node that already
+    /// has a pod enqueues its DaemonSet as well: without the node that pod was neither counted nor updated.
+    pub(super) fn node_changed(&self, change: &Change<Node>, view: &View<'_>, queue: &mut Enqueue) {
         let (Some(node), false) = (change.new(), change.is_resync()) else { return };
-        let same = |before: &Node| before.meta.labels == node.meta.labels && before.taints == node.taints;
-        if change.old().is_some_and(|before| same(before)) {
+        let same = |old: &Node| old.meta.labels == node.meta.labels && old.taints == node.taints;
+        if change.old().is_some_and(|old| same(old)) {
             return;
         }
         for set in view.all::<DaemonSet>() {
             let pods = view.store::<Pod>().by_index(&BY_NODE, &node.meta.key.name);
-            let bound = pods.filter(|pod| is_of(pod, set)).count() > 0;
+            let bound = pods.filter(|pod| is_controlled_by(pod, set)).count() > 0;
             let Eligibility { should_run, should_continue_running } =
-                NodeRequirements::of(set, self.comparison_operators).judge(node);
+                NodeRequirements::of(set, self.comparison_operators).eligibility(node);
             let misplaced = bound && (!should_continue_running || set.status.number_misscheduled > 0);
-            let is_back = bound && change.old().is_none();
-            if (should_run && !bound) || is_back || misplaced {
-                wakes.add(&set.meta.key);
+            let node_is_new = bound && change.old().is_none();
+            if (should_run && !bound) || node_is_new || misplaced {
+                queue.add(&set.meta.key);
             }
         }
     }
 }
 
-fn is_of(pod: &Pod, set: &DaemonSet) -> bool {
-    // By uid: the pod of a set that had the name before goes, and its end wakes nobody.
+fn is_controlled_by(pod: &Pod, set: &DaemonSet) -> bool {
+    // By UID: the pod of a deleted DaemonSet with the same name will be deleted, and its deletion enqueues
+    // nothing.
     pod.meta.controller_ref().is_some_and(|owner| owner.uid == set.meta.uid)
 }

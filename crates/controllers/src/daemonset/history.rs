@@ -1,4 +1,5 @@
-//! The history of a DaemonSet's template: finds or makes the revision of the newest, and lets the oldest go.
+//! The revision history of a DaemonSet: finds or creates the ControllerRevision of the current template, and
+//! deletes the oldest ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,24 +13,24 @@ use super::pods::REVISION_HASH;
 use crate::workloads::revisions::{RevisionData, renumber, sort_by_revision};
 use crate::workloads::templates::pod_template_hash;
 
-/// The history as a turn sees it.
+/// The history of one reconcile.
 pub(super) struct History {
-    /// The label of the newest revision.
+    /// The hash label of the current revision.
     pub(super) hash: String,
     /// All other revisions, oldest first.
     old: Vec<Arc<ControllerRevision>>,
 }
 
-/// The label of a revision; one without goes by its name.
+/// The hash label of a revision; its name if it has none.
 fn hash_of(revision: &ControllerRevision) -> &str {
     revision.meta.labels.value(REVISION_HASH).map_or(&revision.meta.key.name, |hash| hash.as_str())
 }
 
 impl History {
-    /// Finds the revision of the newest template, or makes it, and puts the numbers in order.
-    pub(super) async fn settle(cx: &mut Context<'_>, facts: &Inputs) -> Result<Self, ReconcileError> {
-        let data = RevisionData::of(&facts.set.spec.template);
-        let mut revisions = facts.revisions.clone();
+    /// Finds or creates the revision of the current template, and gives it the highest number.
+    pub(super) async fn construct(cx: &mut Context<'_>, inputs: &Inputs) -> Result<Self, ReconcileError> {
+        let data = RevisionData::of(&inputs.set.spec.template);
+        let mut revisions = inputs.revisions.clone();
         sort_by_revision(&mut revisions);
         let mut plan = Plan::none();
         for revision in
@@ -37,7 +38,8 @@ impl History {
         {
             let label = json!({"metadata": {"labels": {REVISION_HASH: revision.meta.key.name}}});
             plan.push(
-                Write::patch(&**revision, PatchKind::Merge, label).because("it has no label to be known by"),
+                Write::patch(&**revision, PatchKind::Merge, label)
+                    .because("the revision has no controller-revision-hash label"),
             );
         }
         let (mut current, old): (Vec<_>, Vec<_>) =
@@ -45,10 +47,10 @@ impl History {
         let number = old.last().map_or(0, |revision| revision.revision) + 1;
         let Some(kept) = current.pop() else {
             cx.apply(plan).await.all_done()?;
-            return Ok(Self { hash: Self::make(cx, facts, &data, number).await?, old });
+            return Ok(Self { hash: Self::create_revision(cx, inputs, &data, number).await?, old });
         };
         let hash = hash_of(&kept).to_owned();
-        unite(&mut plan, facts, &hash, &current);
+        deduplicate(&mut plan, inputs, &hash, &current);
         if kept.revision < number {
             plan.push(renumber(&kept, number));
         }
@@ -56,14 +58,14 @@ impl History {
         Ok(Self { hash, old })
     }
 
-    /// Makes the revision of the newest template and tells its label.
-    async fn make(
+    /// Creates the revision of the current template. Returns its hash label.
+    async fn create_revision(
         cx: &mut Context<'_>,
-        facts: &Inputs,
+        inputs: &Inputs,
         data: &RevisionData,
         number: i64,
     ) -> Result<String, ReconcileError> {
-        let set = &facts.set;
+        let set = &inputs.set;
         let hash = pod_template_hash(&set.spec.template, set.status.collision_count);
         let name = ArcStr::from(format!("{}-{hash}", set.meta.key.name));
         let key = Key { namespace: set.meta.key.namespace.clone(), name };
@@ -73,55 +75,60 @@ impl History {
         match applied.outcomes.pop() {
             Some(Outcome::Done { .. }) => Ok(hash),
             Some(Outcome::Failed(failure)) if failure.reason == ErrorReason::AlreadyExists => {
-                let there = cx.fetch::<ControllerRevision>(&key).await?;
-                match there.filter(|there| data.equals_data_of(there)) {
-                    Some(there) => Ok(hash_of(&there).to_owned()),
-                    None => Err(count_collision(cx, set, failure.message).await?),
+                let existing = cx.fetch::<ControllerRevision>(&key).await?;
+                match existing.filter(|existing| data.equals_data_of(existing)) {
+                    Some(existing) => Ok(hash_of(&existing).to_owned()),
+                    None => Err(increment_collision_count(cx, set, failure.message).await?),
                 }
             }
-            _ => Err(applied.error.unwrap_or_else(|| ReconcileError::because("the revision was not made"))),
+            _ => {
+                Err(applied.error.unwrap_or_else(|| ReconcileError::because("the revision was not created")))
+            }
         }
     }
 
-    /// Deletes the oldest revisions beyond the limit, but none that a pod is of.
-    pub(super) fn clean_up(&self, facts: &Inputs) -> Plan {
+    /// Deletes the oldest revisions beyond revisionHistoryLimit, except those that a pod belongs to.
+    pub(super) fn clean_up(&self, inputs: &Inputs) -> Plan {
         let mut plan = Plan::none();
-        let limit = facts.set.spec.revision_history_limit.unwrap_or(i32::MAX);
+        let limit = inputs.set.spec.revision_history_limit.unwrap_or(i32::MAX);
         let excess = self.old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
-        let alive: BTreeSet<&str> = facts
+        let used_hashes: BTreeSet<&str> = inputs
             .pods
             .iter()
             .filter_map(|pod| pod.meta.labels.value(REVISION_HASH))
             .map(|hash| hash.as_str())
             .collect();
-        for revision in self.old.iter().filter(|revision| !alive.contains(hash_of(revision))).take(excess) {
+        for revision in
+            self.old.iter().filter(|revision| !used_hashes.contains(hash_of(revision))).take(excess)
+        {
             let delete =
                 Write::delete(&**revision).ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Conflict]);
-            plan.push(delete.because("it is older than the history that is kept"));
+            plan.push(delete.because("the revision exceeds revisionHistoryLimit"));
         }
         plan
     }
 }
 
-/// Makes one revision of several that say the same: pods change over to the one that is kept, the others go.
-fn unite(plan: &mut Plan, facts: &Inputs, hash: &str, others: &[Arc<ControllerRevision>]) {
+/// Deduplicates revisions with equal data: pods are relabelled to the kept revision, the others are deleted.
+fn deduplicate(plan: &mut Plan, inputs: &Inputs, hash: &str, others: &[Arc<ControllerRevision>]) {
     if others.is_empty() {
         return;
     }
-    for pod in facts.pods.iter().filter(|pod| !super::pods::has_hash(pod, hash)) {
+    for pod in inputs.pods.iter().filter(|pod| !super::pods::has_hash(pod, hash)) {
         let label = json!({"metadata": {"labels": {REVISION_HASH: hash}}});
         let write = Write::patch(&**pod, PatchKind::Merge, label).ignoring_errors(&[ErrorReason::NotFound]);
-        plan.push(write.because("another revision says the same as its own"));
+        plan.push(write.because("its revision is a duplicate"));
     }
     for revision in others {
         let delete =
             Write::delete(&**revision).ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Conflict]);
-        plan.push(delete.because("another revision says the same"));
+        plan.push(delete.because("the revision is a duplicate"));
     }
 }
 
-/// The name of the revision is taken by another template: the next turn takes another name.
-async fn count_collision(
+/// A revision with another template has the name: increments collisionCount, so that the next reconcile uses
+/// another name.
+async fn increment_collision_count(
     cx: &mut Context<'_>,
     set: &DaemonSet,
     because: String,
@@ -133,7 +140,7 @@ async fn count_collision(
     {
         let mut status = live.status.clone();
         status.collision_count = Some(count.unwrap_or(0).saturating_add(1));
-        let put = Write::put_status(&live, &status).because("the name of its revision is taken");
+        let put = Write::put_status(&live, &status).because("the revision name collides");
         cx.apply(Plan::of(put)).await.all_done()?;
     }
     Ok(ReconcileError::because(because))

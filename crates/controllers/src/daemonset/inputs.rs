@@ -1,4 +1,4 @@
-//! What a turn is about: a DaemonSet, the nodes, and which of its pods are on which node.
+//! The inputs of a reconcile: a DaemonSet, the nodes, and its pods by node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,36 +16,34 @@ use crate::workloads::owners::{controlled_by, orphans};
 
 pub(super) struct Inputs {
     pub(super) set: Arc<DaemonSet>,
-    /// All its pods.
     pub(super) pods: Vec<Arc<Pod>>,
-    /// All its revisions.
     pub(super) revisions: Vec<Arc<ControllerRevision>>,
-    /// What is to be on each node, and what is, by the node's name.
+    /// Eligibility and pods of each node, by node name.
     pub(super) nodes: BTreeMap<InternedStr, NodeState>,
-    /// Its pods that are meant for nodes that do not exist.
-    pub(super) astray: Vec<Arc<Pod>>,
+    /// Its pods that target nodes that do not exist.
+    pub(super) pods_on_missing_nodes: Vec<Arc<Pod>>,
     pub(super) now: Time,
     pub(super) monotonic: Duration,
 }
 
-/// One node.
+/// Eligibility and pods of one node.
 pub(super) struct NodeState {
     pub(super) should_run: bool,
     pub(super) should_continue_running: bool,
-    /// The pods there, the one that counts first.
+    /// The pods on the node. The first one is the one that the status counts.
     pub(super) pods: Vec<Arc<Pod>>,
 }
 
-/// Whether a node may get a pod, and whether it may keep one.
+/// Whether a node should get a pod, and whether a pod there may continue to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Eligibility {
     pub(super) should_run: bool,
     pub(super) should_continue_running: bool,
 }
 
-/// What the pods of a DaemonSet demand of a node: read once, asked of every node.
+/// The node requirements of the pod template, parsed once and evaluated for every node.
 pub(super) struct NodeRequirements {
-    /// Nothing if the template cannot be read; then no node will do.
+    /// `None` if the template cannot be parsed; then no node is eligible.
     placement: Option<Placement>,
     tolerations: Vec<Toleration>,
     comparison_operators: bool,
@@ -61,8 +59,8 @@ impl NodeRequirements {
         Self { placement, tolerations, comparison_operators }
     }
 
-    /// Whether a node may get and keep a pod. Whether it is ready or full does not matter.
-    pub(super) fn judge(&self, node: &Node) -> Eligibility {
+    /// Evaluates a node. Its readiness and free capacity do not matter.
+    pub(super) fn eligibility(&self, node: &Node) -> Eligibility {
         let (name, labels) = (&node.meta.key.name, &node.meta.labels);
         if !self.placement.as_ref().is_some_and(|placement| placement.matches_node(name, labels)) {
             return Eligibility { should_run: false, should_continue_running: false };
@@ -81,21 +79,21 @@ impl NodeRequirements {
     }
 }
 
-/// What the caches hold for a turn, before it is settled whose things are whose.
+/// The cached objects for a reconcile, before adoptions and releases.
 pub(super) struct Gathered {
     set: Arc<DaemonSet>,
     pods: Claimed<Pod>,
     revisions: Claimed<ControllerRevision>,
-    /// Whether each node may get and keep a pod.
+    /// The eligibility of each node.
     nodes: BTreeMap<InternedStr, Eligibility>,
     now: Now,
 }
 
 impl Gathered {
-    /// What there is for a DaemonSet. Nothing if there is no such one, or it selects nothing.
+    /// Reads the caches. `None` if the DaemonSet does not exist or has no selector.
     ///
     /// # Errors
-    /// If the selector makes no sense.
+    /// If the selector is invalid.
     pub(super) fn gather(
         view: &View<'_>,
         item: &Item,
@@ -111,17 +109,18 @@ impl Gathered {
         let revisions = claim(&*set, &matcher, controlled_by(table, uid).chain(orphans(table, namespace)));
         let table = view.store::<Pod>();
         let pods = claim(&*set, &matcher, controlled_by(table, uid).chain(orphans(table, namespace)));
-        let demands = NodeRequirements::of(&set, comparison_operators);
-        let judge = |node: &Arc<Node>| (InternedStr::from(&*node.meta.key.name), demands.judge(node));
-        let nodes = view.all::<Node>().map(judge).collect();
+        let requirements = NodeRequirements::of(&set, comparison_operators);
+        let evaluate =
+            |node: &Arc<Node>| (InternedStr::from(&*node.meta.key.name), requirements.eligibility(node));
+        let nodes = view.all::<Node>().map(evaluate).collect();
         Some(Ok(Self { pods, revisions, nodes, now: view.now(), set }))
     }
 
-    /// Carries out adoptions and releases, first those of revisions. What is left is what there is.
+    /// Adopts and releases revisions, then pods.
     ///
     /// # Errors
-    /// If one of them fails; then nothing is decided on top of it.
-    pub(super) async fn settle(self, cx: &mut Context<'_>) -> Result<Inputs, ReconcileError> {
+    /// If one of the writes fails; then nothing else is decided.
+    pub(super) async fn claim(self, cx: &mut Context<'_>) -> Result<Inputs, ReconcileError> {
         let revisions = self.revisions.apply(cx).await?;
         let pods = self.pods.apply(cx).await?;
         Ok(Inputs::of(self.set, pods, revisions, self.nodes, self.now))
@@ -129,7 +128,7 @@ impl Gathered {
 }
 
 impl Inputs {
-    /// Finds out what belongs where. Pods that ended and are being deleted are not counted any more.
+    /// Assigns pods to nodes. Finished pods that are terminating are ignored.
     pub(super) fn of(
         set: Arc<DaemonSet>,
         pods: Vec<Arc<Pod>>,
@@ -137,52 +136,48 @@ impl Inputs {
         nodes: BTreeMap<InternedStr, Eligibility>,
         Now { wall: now, monotonic }: Now,
     ) -> Self {
-        let place = |(name, judged): (InternedStr, Eligibility)| {
-            let Eligibility { should_run, should_continue_running } = judged;
+        let state = |(name, eligibility): (InternedStr, Eligibility)| {
+            let Eligibility { should_run, should_continue_running } = eligibility;
             (name, NodeState { should_run, should_continue_running, pods: Vec::new() })
         };
-        let mut nodes: BTreeMap<InternedStr, NodeState> = nodes.into_iter().map(place).collect();
-        let mut astray = Vec::new();
+        let mut nodes: BTreeMap<InternedStr, NodeState> = nodes.into_iter().map(state).collect();
+        let mut pods_on_missing_nodes = Vec::new();
         for pod in pods.iter().filter(|pod| !(pod.is_terminal() && pod.is_terminating())) {
             let Some(target) = pod.target_node() else { continue };
             match nodes.get_mut(target) {
-                Some(place) => place.pods.push(pod.clone()),
-                None => astray.push(pod.clone()),
+                Some(state) => state.pods.push(pod.clone()),
+                None => pods_on_missing_nodes.push(pod.clone()),
             }
         }
-        for place in nodes.values_mut() {
-            place.pods.sort_by(|one, other| seniority(one).cmp(&seniority(other)));
+        for state in nodes.values_mut() {
+            state.pods.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
         }
-        Self { set, pods, revisions, nodes, astray, now, monotonic }
+        Self { set, pods, revisions, nodes, pods_on_missing_nodes, now, monotonic }
     }
 
-    /// How many nodes are to have a pod.
+    /// The number of nodes that should have a pod.
     pub(super) fn desired(&self) -> i32 {
-        i32::try_from(self.nodes.values().filter(|place| place.should_run).count()).unwrap_or(i32::MAX)
+        i32::try_from(self.nodes.values().filter(|state| state.should_run).count()).unwrap_or(i32::MAX)
     }
 
-    /// Whether a pod has been ready for long enough.
+    /// Whether a pod has been ready for minReadySeconds.
     pub(super) fn is_available(&self, pod: &Pod) -> bool {
         pod.is_available(self.set.spec.min_ready_seconds, self.now)
     }
 
-    /// How many nodes may have two pods while the DaemonSet moves on, out of so many.
-    pub(super) fn surge(&self, desired: i32) -> i32 {
-        self.rolling_number(desired, |rolling| rolling.max_surge.as_ref())
+    /// maxSurge: how many of the desired nodes may have two pods during a rollout.
+    pub(super) fn max_surge(&self, desired: i32) -> i32 {
+        self.scaled_bound(desired, |rolling| rolling.max_surge.as_ref())
     }
 
-    /// How many nodes may be without a pod while the DaemonSet moves on. If neither more nor fewer are
-    /// allowed, one may be missing, or nothing would ever move.
-    pub(super) fn unavailable_max(&self, desired: i32) -> i32 {
-        let unavailable = self.rolling_number(desired, |rolling| rolling.max_unavailable.as_ref());
-        if desired > 0 && unavailable == 0 && self.surge(desired) == 0 { 1 } else { unavailable }
+    /// maxUnavailable: how many of the desired nodes may be without an available pod during a rollout. If
+    /// maxUnavailable and maxSurge are both zero it is one; otherwise the rollout could not proceed.
+    pub(super) fn max_unavailable(&self, desired: i32) -> i32 {
+        let unavailable = self.scaled_bound(desired, |rolling| rolling.max_unavailable.as_ref());
+        if desired > 0 && unavailable == 0 && self.max_surge(desired) == 0 { 1 } else { unavailable }
     }
 
-    fn rolling_number(
-        &self,
-        desired: i32,
-        which: fn(&RollingUpdateDaemonSet) -> Option<&IntOrString>,
-    ) -> i32 {
+    fn scaled_bound(&self, desired: i32, which: fn(&RollingUpdateDaemonSet) -> Option<&IntOrString>) -> i32 {
         let strategy = &self.set.spec.update_strategy;
         let rolling = strategy.rolling_update.as_ref().filter(|_| strategy.r#type == "RollingUpdate");
         let number = rolling.and_then(which);
@@ -190,7 +185,7 @@ impl Inputs {
     }
 }
 
-/// Bound pods before others, then older ones.
-fn seniority(pod: &Pod) -> (bool, Option<Time>, &str) {
+/// Sorts bound pods first, then by creation time and name.
+fn sort_key(pod: &Pod) -> (bool, Option<Time>, &str) {
     (pod.node_name.is_empty(), pod.meta.creation_timestamp, &pod.meta.key.name)
 }

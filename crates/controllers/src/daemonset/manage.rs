@@ -1,4 +1,4 @@
-//! What is missing and what is too much on each node, whatever the template.
+//! Missing and surplus pods on each node, independent of a rollout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,109 +8,116 @@ use keleustes_plan::{InvolvedObject, Plan, PlannedEvent};
 
 use super::backoff::FailedPodBackoff;
 use super::inputs::{Inputs, NodeState};
-use super::pods::{body, creation, has_hash};
+use super::pods::{create_pod, has_hash, pod_body};
 use crate::workloads::pod_writes;
 
-/// The most pods that are made, and the most that are deleted, at once.
+/// The maximum number of creations, and of deletions, in one reconcile.
 const BURST: usize = 250;
 
-/// Pods to make and pods to delete.
+/// Pods to create and to delete.
 #[derive(Default)]
 pub(super) struct DaemonPodChanges {
-    /// Nodes that get a pod.
     pub(super) nodes_needing_pods: Vec<InternedStr>,
-    /// Pods that go, with the reason.
-    pub(super) delete: Vec<(Arc<Pod>, &'static str)>,
+    /// Pods to delete, each with the reason.
+    pub(super) pods_to_delete: Vec<(Arc<Pod>, &'static str)>,
     events: Vec<PlannedEvent>,
-    /// When to look again because a node must not get its next pod yet.
+    /// When to requeue because the deletion of a failed pod is backed off.
     pub(super) requeue_after: Option<Duration>,
 }
 
 impl DaemonPodChanges {
-    /// Whether there is anything to do.
+    /// Whether there is nothing to create or delete.
     pub(super) fn is_none(&self) -> bool {
-        self.nodes_needing_pods.is_empty() && self.delete.is_empty()
+        self.nodes_needing_pods.is_empty() && self.pods_to_delete.is_empty()
     }
 
-    /// The writes: creations in growing batches, then deletions at once.
-    pub(super) fn plan(self, facts: &Inputs, hash: &str) -> Plan {
-        let set = &*facts.set;
+    /// The writes: creations with slow start, then deletions in parallel.
+    pub(super) fn plan(self, inputs: &Inputs, hash: &str) -> Plan {
+        let set = &*inputs.set;
         let mut plan = Plan::none();
         if !self.nodes_needing_pods.is_empty() {
-            let body = match body(set, hash) {
+            let body = match pod_body(set, hash) {
                 Ok(body) => body,
                 Err(why) => return Plan::error(why),
             };
             let nodes = self.nodes_needing_pods.iter().take(BURST);
-            plan.push_slow_start(nodes.map(|node| creation(set, &body, node)).collect());
+            plan.push_slow_start(nodes.map(|node| create_pod(set, &body, node)).collect());
         }
         self.events.into_iter().for_each(|event| plan.record(event));
-        let deletions = self.delete.iter().take(BURST);
+        let deletions = self.pods_to_delete.iter().take(BURST);
         plan.push_parallel(deletions.map(|(pod, why)| pod_writes::delete(set, pod, why)).collect());
         plan
     }
 }
 
-/// What is to be done on all nodes.
-pub(super) fn work(facts: &Inputs, hash: &str, kills: &mut FailedPodBackoff) -> DaemonPodChanges {
-    let mut work = DaemonPodChanges::default();
-    let surges = facts.surge(1) > 0;
-    for (node, place) in &facts.nodes {
-        if place.should_run && place.pods.is_empty() {
-            work.nodes_needing_pods.push(node.clone());
-        } else if place.should_continue_running {
-            let running = sort_out(facts, (node, place), kills, &mut work);
+/// Decides for all nodes.
+pub(super) fn pod_changes(inputs: &Inputs, hash: &str, backoff: &mut FailedPodBackoff) -> DaemonPodChanges {
+    let mut changes = DaemonPodChanges::default();
+    let surges = inputs.max_surge(1) > 0;
+    for (node, state) in &inputs.nodes {
+        if state.should_run && state.pods.is_empty() {
+            changes.nodes_needing_pods.push(node.clone());
+        } else if state.should_continue_running {
+            let running = delete_finished_pods(inputs, (node, state), backoff, &mut changes);
             match surges {
-                false => keep_one(&running, &mut work),
-                true if running.is_empty() && place.should_run => work.nodes_needing_pods.push(node.clone()),
-                true => keep_two(facts, hash, &running, &mut work),
+                false => delete_surplus(&running, &mut changes),
+                true if running.is_empty() && state.should_run => {
+                    changes.nodes_needing_pods.push(node.clone())
+                }
+                true => delete_surplus_with_surge(inputs, hash, &running, &mut changes),
             }
         } else {
-            let staying = place.pods.iter().filter(|pod| !pod.is_terminating());
-            work.delete.extend(staying.map(|pod| (pod.clone(), "its node is not to have one")));
+            let not_terminating = state.pods.iter().filter(|pod| !pod.is_terminating());
+            changes.pods_to_delete.extend(
+                not_terminating.map(|pod| (pod.clone(), "the node is not eligible for a daemon pod")),
+            );
         }
     }
-    let unbound = facts.astray.iter().filter(|pod| pod.node_name.is_empty() && !pod.is_terminating());
-    work.delete.extend(unbound.map(|pod| (pod.clone(), "the node it is for does not exist")));
-    work
+    let unbound =
+        inputs.pods_on_missing_nodes.iter().filter(|pod| pod.node_name.is_empty() && !pod.is_terminating());
+    changes.pods_to_delete.extend(unbound.map(|pod| (pod.clone(), "the target node does not exist")));
+    changes
 }
 
-/// Takes out what has ended; what is left runs.
-fn sort_out<'a>(
-    facts: &Inputs,
-    (node, place): (&InternedStr, &'a NodeState),
-    kills: &mut FailedPodBackoff,
-    work: &mut DaemonPodChanges,
+/// Deletes finished pods; returns the running ones.
+fn delete_finished_pods<'a>(
+    inputs: &Inputs,
+    (node, state): (&InternedStr, &'a NodeState),
+    backoff: &mut FailedPodBackoff,
+    changes: &mut DaemonPodChanges,
 ) -> Vec<&'a Arc<Pod>> {
-    let set = &facts.set;
+    let set = &inputs.set;
     let mut running = Vec::new();
-    for pod in place.pods.iter().filter(|pod| !pod.is_terminating()) {
+    for pod in state.pods.iter().filter(|pod| !pod.is_terminating()) {
         let key = &pod.meta.key;
         match pod.phase {
             PodPhase::Failed => {
-                let place = (set.meta.uid.clone(), set.status.observed_generation, node.clone());
-                if let Some(pause) = kills.pause(&place, facts.monotonic) {
-                    work.requeue_after = Some(work.requeue_after.map_or(pause, |there| there.min(pause)));
+                let backoff_key = (set.meta.uid.clone(), set.status.observed_generation, node.clone());
+                if let Some(delay) = backoff.delay(&backoff_key, inputs.monotonic) {
+                    changes.requeue_after =
+                        Some(changes.requeue_after.map_or(delay, |earlier| earlier.min(delay)));
                     continue;
                 }
-                kills.note(place, facts.monotonic);
+                backoff.record_deletion(backoff_key, inputs.monotonic);
                 let message = format!("Found failed daemon pod {key} on node {node}, will try to kill it");
-                work.events.push(PlannedEvent::warning(
+                changes.events.push(PlannedEvent::warning(
                     InvolvedObject::of(&**set),
                     "FailedDaemonPod",
                     message,
                 ));
-                work.delete.push((pod.clone(), "it has failed"));
+                changes.pods_to_delete.push((pod.clone(), "the pod failed"));
             }
             PodPhase::Succeeded => {
                 let message =
                     format!("Found succeeded daemon pod {key} on node {node}, will try to delete it");
-                work.events.push(PlannedEvent::normal(
+                changes.events.push(PlannedEvent::normal(
                     InvolvedObject::of(&**set),
                     "SucceededDaemonPod",
                     message,
                 ));
-                work.delete.push((pod.clone(), "it has ended, which a daemon does not"));
+                changes
+                    .pods_to_delete
+                    .push((pod.clone(), "the pod succeeded, but daemon pods must keep running"));
             }
             _ => running.push(pod),
         }
@@ -118,15 +125,20 @@ fn sort_out<'a>(
     running
 }
 
-/// Without surplus, the senior pod stays.
-fn keep_one(running: &[&Arc<Pod>], work: &mut DaemonPodChanges) {
+/// Without maxSurge, only the oldest pod of a node stays.
+fn delete_surplus(running: &[&Arc<Pod>], changes: &mut DaemonPodChanges) {
     let surplus = running.iter().skip(1);
-    work.delete.extend(surplus.map(|pod| ((*pod).clone(), "its node has another one")));
+    changes.pods_to_delete.extend(surplus.map(|pod| ((*pod).clone(), "the node has another daemon pod")));
 }
 
-/// With surplus, one pod of the newest template and one of an older stay, until the new one can do without
-/// the old.
-fn keep_two(facts: &Inputs, hash: &str, running: &[&Arc<Pod>], work: &mut DaemonPodChanges) {
+/// With maxSurge, the oldest updated pod and the oldest outdated pod stay. The outdated one is deleted when
+/// the updated one is available or the outdated one is not ready.
+fn delete_surplus_with_surge(
+    inputs: &Inputs,
+    hash: &str,
+    running: &[&Arc<Pod>],
+    changes: &mut DaemonPodChanges,
+) {
     if running.len() < 2 {
         return;
     }
@@ -134,10 +146,10 @@ fn keep_two(facts: &Inputs, hash: &str, running: &[&Arc<Pod>], work: &mut Daemon
     let old = running.iter().find(|pod| !has_hash(pod, hash));
     let stays = |pod: &&&Arc<Pod>| [new, old].into_iter().flatten().any(|kept| kept.meta.uid == pod.meta.uid);
     let surplus = running.iter().filter(|pod| !stays(pod));
-    work.delete.extend(surplus.map(|pod| ((*pod).clone(), "its node has another one")));
+    changes.pods_to_delete.extend(surplus.map(|pod| ((*pod).clone(), "the node has another daemon pod")));
     if let (Some(new), Some(old)) = (new, old)
-        && (!old.is_ready() || facts.is_available(new))
+        && (!old.is_ready() || inputs.is_available(new))
     {
-        work.delete.push(((*old).clone(), "a newer one has taken its place"));
+        changes.pods_to_delete.push(((*old).clone(), "an updated pod replaces it"));
     }
 }

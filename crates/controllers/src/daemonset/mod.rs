@@ -1,8 +1,7 @@
-//! Keeps one pod of a DaemonSet on every node that may have one, and moves them to a new template node by
-//! node.
+//! Runs one pod of a DaemonSet on every eligible node, and rolls pods to a new template.
 //!
-//! The original has a second queue for nodes whose labels or taints changed; here the change of a node wakes
-//! the DaemonSets it matters to directly.
+//! The original has a second queue for nodes whose labels or taints changed; here a change of a node
+//! enqueues the affected DaemonSets directly.
 //!
 //! Parity: pkg/controller/daemon.
 
@@ -26,26 +25,26 @@ use crate::pods_by_node::BY_NODE;
 use crate::workloads::enqueue::enqueue_self;
 use crate::workloads::owners::by_controller_uid;
 
-/// What the controller is told.
+/// The options of the controller.
 #[derive(Clone, Debug)]
 pub struct DaemonSetOptions {
-    /// How many DaemonSets are worked on at once.
+    /// The number of workers.
     pub workers: usize,
-    /// Whether tolerations may compare numbers (gate `TaintTolerationComparisonOperators`).
+    /// Whether tolerations may use the operators Lt and Gt (gate `TaintTolerationComparisonOperators`).
     pub comparison_operators: bool,
 }
 
-/// The original's defaults.
+/// Upstream's defaults.
 impl Default for DaemonSetOptions {
     fn default() -> Self {
         Self { workers: 2, comparison_operators: false }
     }
 }
 
-/// The controller.
+/// Builds the controller.
 #[must_use]
-pub fn controller(settings: &DaemonSetOptions) -> Controller {
-    let wakes = enqueue::NodeEnqueue { comparison_operators: settings.comparison_operators };
+pub fn controller(options: &DaemonSetOptions) -> Controller {
+    let nodes = enqueue::NodeEnqueue { comparison_operators: options.comparison_operators };
     Controller::new("daemonset-controller")
         .also_known_as(&["daemonset"])
         .service_account("daemon-set-controller")
@@ -61,14 +60,14 @@ pub fn controller(settings: &DaemonSetOptions) -> Controller {
             },
         ])
         .with_loop(
-            Loop::reconciling("daemonset", reconcile::DaemonSetReconciler::new(settings.clone()))
+            Loop::reconciling("daemonset", reconcile::DaemonSetReconciler::new(options.clone()))
                 .enqueue_on::<DaemonSet>(enqueue_self)
                 .enqueue_on::<Pod>(enqueue::pod_changed)
                 .enqueue_on::<ControllerRevision>(enqueue::revision_changed)
-                .enqueue_on::<Node>(move |change, view, woken| wakes.node_changed(change, view, woken))
+                .enqueue_on::<Node>(move |change, view, queue| nodes.node_changed(change, view, queue))
                 .reads_index(by_controller_uid::<Pod>())
                 .reads_index(by_controller_uid::<ControllerRevision>())
                 .reads_index(BY_NODE)
-                .workers(settings.workers),
+                .workers(options.workers),
         )
 }

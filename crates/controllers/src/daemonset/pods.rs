@@ -1,4 +1,4 @@
-//! Makes the pod of one node, and tells which pods are of the newest template.
+//! The body of the pod of a node, and whether a pod is updated to the current template.
 
 use keleustes_objects::{DaemonSet, NO_EXECUTE, NO_SCHEDULE, Pod, Toleration, taint_keys};
 use keleustes_plan::{OnFailure, Write};
@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 use crate::workloads::pod_creation::pod_from_template;
 use crate::workloads::pod_writes;
 
-/// The label by which pods and revisions of one template know each other.
+/// The label of a pod or revision with the hash of its template.
 pub(super) const REVISION_HASH: &str = "controller-revision-hash";
-/// The label that tells how often the template had changed when a pod was made.
+/// The label with the DaemonSet's template generation at the creation of a pod.
 const TEMPLATE_GENERATION: &str = "pod-template-generation";
 
-/// What befalls nodes from time to time, and pods of a DaemonSet put up with.
-fn hardships(host_network: bool) -> impl Iterator<Item = Toleration> {
+/// The tolerations that every daemon pod gets.
+fn daemon_tolerations(host_network: bool) -> impl Iterator<Item = Toleration> {
     let always = [
         (taint_keys::NOT_READY, NO_EXECUTE),
         (taint_keys::UNREACHABLE, NO_EXECUTE),
@@ -31,32 +31,34 @@ fn hardships(host_network: bool) -> impl Iterator<Item = Toleration> {
     })
 }
 
-/// What the pods of a DaemonSet tolerate: what the template says, and what befalls nodes.
+/// The tolerations of the pods of a DaemonSet: those of the template and those of every daemon pod.
 pub(super) fn tolerations(of_template: &[Toleration], host_network: bool) -> Vec<Toleration> {
-    of_template.iter().cloned().chain(hardships(host_network)).collect()
+    of_template.iter().cloned().chain(daemon_tolerations(host_network)).collect()
 }
 
-/// Adds tolerations to those of the template, as they were written. One that speaks of the same is replaced.
+/// Adds the tolerations to the template's JSON. An equal toleration, apart from tolerationSeconds, is
+/// replaced.
 fn add_tolerations(spec: &mut Value) {
     let host_network = spec["hostNetwork"] == true;
     let mut all = spec["tolerations"].as_array().cloned().unwrap_or_default();
-    for added in hardships(host_network) {
+    for added in daemon_tolerations(host_network) {
         let added = json!(added);
-        let speaks_of = |there: &Value, field: &str| there[field].as_str().unwrap_or_default().to_owned();
-        let same = |there: &&mut Value| {
+        let value_of =
+            |toleration: &Value, field: &str| toleration[field].as_str().unwrap_or_default().to_owned();
+        let same = |toleration: &&mut Value| {
             let mut fields = ["key", "effect", "operator", "value"].into_iter();
-            fields.all(|field| speaks_of(there, field) == speaks_of(&added, field))
+            fields.all(|field| value_of(toleration, field) == value_of(&added, field))
         };
         match all.iter_mut().find(same) {
-            Some(there) => *there = added,
+            Some(existing) => *existing = added,
             None => all.push(added),
         }
     }
     spec["tolerations"] = json!(all);
 }
 
-/// The body of a DaemonSet's pods, but for the node.
-pub(super) fn body(set: &DaemonSet, hash: &str) -> Result<Value, &'static str> {
+/// The body of a DaemonSet's pods, without the node affinity.
+pub(super) fn pod_body(set: &DaemonSet, hash: &str) -> Result<Value, &'static str> {
     let mut body = pod_from_template::<DaemonSet>(&set.spec.template.json(), &set.meta)?;
     body["metadata"]["labels"][REVISION_HASH] = json!(hash);
     if let Some(generation) = set.template_generation() {
@@ -66,8 +68,8 @@ pub(super) fn body(set: &DaemonSet, hash: &str) -> Result<Value, &'static str> {
     Ok(body)
 }
 
-/// Creates the pod of a node. The scheduler binds it, because only that node fits.
-pub(super) fn creation(set: &DaemonSet, body: &Value, node: &str) -> Write {
+/// Creates the pod of a node. The required node affinity makes the scheduler bind it to that node.
+pub(super) fn create_pod(set: &DaemonSet, body: &Value, node: &str) -> Write {
     let mut body = body.clone();
     let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
     let affinity = body["spec"].as_object_mut().map(|spec| {
@@ -80,7 +82,8 @@ pub(super) fn creation(set: &DaemonSet, body: &Value, node: &str) -> Write {
         affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
             json!({"nodeSelectorTerms": [term]});
     }
-    pod_writes::create(set, body, "the node has no pod of it").on_failure(OnFailure::ContinueAndRetry)
+    pod_writes::create(set, body, "the node has no pod of the DaemonSet")
+        .on_failure(OnFailure::ContinueAndRetry)
 }
 
 fn null_to_object(value: &mut Value) {
@@ -89,13 +92,12 @@ fn null_to_object(value: &mut Value) {
     }
 }
 
-/// Whether a pod has the label of a revision.
 pub(super) fn has_hash(pod: &Pod, hash: &str) -> bool {
-    pod.meta.labels.value(REVISION_HASH).is_some_and(|there| *there == *hash)
+    pod.meta.labels.value(REVISION_HASH).is_some_and(|label| *label == *hash)
 }
 
-/// Whether a pod is of the newest template: by its revision, or because the template has not changed since.
-pub(super) fn is_new(set: &DaemonSet, pod: &Pod, hash: &str) -> bool {
+/// Whether a pod is updated: by its revision hash, or by its template generation.
+pub(super) fn is_updated(set: &DaemonSet, pod: &Pod, hash: &str) -> bool {
     let generation = pod.meta.labels.value(TEMPLATE_GENERATION);
     let generation = generation.and_then(|generation| generation.parse::<i64>().ok());
     has_hash(pod, hash) || (generation.is_some() && generation == set.template_generation())

@@ -1,4 +1,4 @@
-//! One turn of one DaemonSet.
+//! Reconciles one DaemonSet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,73 +15,76 @@ use super::inputs::{Gathered, Inputs};
 use super::{DaemonSetOptions, manage, rolling_update, status};
 use crate::workloads::status_urgency::changed_anything;
 
-/// Works on DaemonSets.
 pub(super) struct DaemonSetReconciler {
-    settings: DaemonSetOptions,
-    kills: Memory<FailedPodBackoff>,
+    options: DaemonSetOptions,
+    failed_pod_backoff: Memory<FailedPodBackoff>,
 }
 
-/// What making and deleting pods came to.
-struct Worked {
+/// The result of creating and deleting pods.
+struct PodSyncResult {
     done: Result<(), ReconcileError>,
-    /// Whether any were.
+    /// Whether any pod was created or deleted.
     changed_anything: bool,
-    /// When to look again because a node must not get its next pod yet.
+    /// When to requeue because the deletion of a failed pod is backed off.
     requeue_after: Option<Duration>,
 }
 
 impl DaemonSetReconciler {
-    pub(super) fn new(settings: DaemonSetOptions) -> Self {
-        Self { settings, kills: Memory::default() }
+    pub(super) fn new(options: DaemonSetOptions) -> Self {
+        Self { options, failed_pod_backoff: Memory::default() }
     }
 
-    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        if let Some(plan) = cx.gather(|view| left_alone(view, item)) {
+    async fn sync(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        if let Some(plan) = cx.gather(|view| plan_without_reconcile(view, item)) {
             return cx.apply(plan).await.all_done().map(|()| Requeue::Forget);
         }
-        let gathered = cx.gather(|view| Gathered::gather(view, item, self.settings.comparison_operators));
+        let gathered = cx.gather(|view| Gathered::gather(view, item, self.options.comparison_operators));
         let Some(gathered) = gathered else { return Ok(Requeue::Forget) };
-        let facts = gathered.map_err(ReconcileError::because)?.settle(cx).await?;
-        let history = History::settle(cx, &facts).await?;
-        let Worked { done, changed_anything, requeue_after } = self.work(cx, &facts, &history).await;
-        let said = status::of(&facts, &history.hash);
-        let unavailable = said.number_ready != said.number_available;
-        // A turn that failed comes again ever later; what it found out must not wait for that.
-        let telling = if done.is_ok() {
-            status::telling(&facts, &said, changed_anything)
+        let inputs = gathered.map_err(ReconcileError::because)?.claim(cx).await?;
+        let history = History::construct(cx, &inputs).await?;
+        let PodSyncResult { done, changed_anything, requeue_after } =
+            self.sync_pods(cx, &inputs, &history).await;
+        let status = status::of(&inputs, &history.hash);
+        let unavailable = status.number_ready != status.number_available;
+        // The next reconcile after an error comes with increasing backoff; the status must not be delayed
+        // with it.
+        let status_urgency = if done.is_ok() {
+            status::status_urgency(&inputs, &status, changed_anything)
         } else {
             StatusUrgency::Immediate
         };
-        let told = cx.apply(status::plan(&facts, &said, telling)).await;
-        // What was not done matters more than what was not said.
+        let written = cx.apply(status::plan(&inputs, &status, status_urgency)).await;
+        // An error of a pod write takes precedence over an error of the status write.
         done?;
-        told.all_done()?;
-        let seconds = u64::try_from(facts.set.spec.min_ready_seconds).unwrap_or(0);
+        written.all_done()?;
+        let seconds = u64::try_from(inputs.set.spec.min_ready_seconds).unwrap_or(0);
         let until_ready = (unavailable && seconds > 0).then(|| Duration::from_secs(seconds));
-        let again = [requeue_after, until_ready].into_iter().flatten().min();
-        Ok(again.map_or(Requeue::Forget, Requeue::After))
+        let requeue = [requeue_after, until_ready].into_iter().flatten().min();
+        Ok(requeue.map_or(Requeue::Forget, Requeue::After))
     }
 
-    /// Makes and deletes pods. A step of a rollout is only taken when there was nothing else to do.
-    async fn work(&self, cx: &mut Context<'_>, facts: &Inputs, history: &History) -> Worked {
-        let mut work = self.kills.with(|kills| manage::work(facts, &history.hash, kills));
-        let requeue_after = work.requeue_after;
-        if work.is_none() {
-            work = rolling_update::work(facts, &history.hash);
+    /// Creates and deletes pods. The rolling update only proceeds if there is nothing else to create or
+    /// delete.
+    async fn sync_pods(&self, cx: &mut Context<'_>, inputs: &Inputs, history: &History) -> PodSyncResult {
+        let mut changes =
+            self.failed_pod_backoff.with(|backoff| manage::pod_changes(inputs, &history.hash, backoff));
+        let requeue_after = changes.requeue_after;
+        if changes.is_none() {
+            changes = rolling_update::pod_changes(inputs, &history.hash);
         }
-        let worked = cx.apply(work.plan(facts, &history.hash)).await;
-        let changed_anything = changed_anything(&worked);
-        let mut done = worked.all_done();
+        let applied = cx.apply(changes.plan(inputs, &history.hash)).await;
+        let changed_anything = changed_anything(&applied);
+        let mut done = applied.all_done();
         if done.is_ok() {
-            done = cx.apply(history.clean_up(facts)).await.all_done();
+            done = cx.apply(history.clean_up(inputs)).await.all_done();
         }
-        Worked { done, changed_anything, requeue_after }
+        PodSyncResult { done, changed_anything, requeue_after }
     }
 }
 
-/// A DaemonSet that is left alone: one that selects everything is told so, one on its way out is not
-/// touched at all.
-fn left_alone(view: &View<'_>, item: &Item) -> Option<Plan> {
+/// The plan for a DaemonSet that is not reconciled: one that selects all pods gets an event, a terminating
+/// one no write at all.
+fn plan_without_reconcile(view: &View<'_>, item: &Item) -> Option<Plan> {
     let set: &Arc<DaemonSet> = view.get::<DaemonSet>(item)?;
     let mut plan = Plan::none();
     if set.spec.selector.as_ref().is_some_and(|selector| selector.is_empty()) {
@@ -98,6 +101,6 @@ impl Reconciler for DaemonSetReconciler {
         cx: &'a mut Context<'_>,
         item: &'a Item,
     ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.turn(cx, item))
+        Box::pin(self.sync(cx, item))
     }
 }

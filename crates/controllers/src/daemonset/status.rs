@@ -1,50 +1,54 @@
-//! What the status of a DaemonSet says, and whether that is news.
+//! Computes and writes the status of a DaemonSet.
 
 use keleustes_objects::DaemonSetStatus;
 use keleustes_plan::{Plan, StatusUrgency, Write};
 
 use super::inputs::{Inputs, NodeState};
-use super::pods::is_new;
+use super::pods::is_updated;
 use crate::workloads::status_urgency::StatusChange;
 
-/// The status that the facts come to.
-pub(super) fn of(facts: &Inputs, hash: &str) -> DaemonSetStatus {
+/// The status according to the inputs.
+pub(super) fn of(inputs: &Inputs, hash: &str) -> DaemonSetStatus {
     let count = |wanted: &dyn Fn(&NodeState) -> bool| {
-        i32::try_from(facts.nodes.values().filter(|place| wanted(place)).count()).unwrap_or(i32::MAX)
+        i32::try_from(inputs.nodes.values().filter(|state| wanted(state)).count()).unwrap_or(i32::MAX)
     };
-    // Of each node that is to have a pod, the one that counts.
-    let first = |place: &NodeState, holds: &dyn Fn(&keleustes_objects::Pod) -> bool| {
-        place.should_run && place.pods.first().is_some_and(|pod| holds(pod))
+    // Checks the first pod of a node that should have one.
+    let first = |state: &NodeState, holds: &dyn Fn(&keleustes_objects::Pod) -> bool| {
+        state.should_run && state.pods.first().is_some_and(|pod| holds(pod))
     };
-    let mut status = facts.set.status.clone();
-    status.desired_number_scheduled = facts.desired();
-    status.current_number_scheduled = count(&|place| first(place, &|_| true));
-    status.number_misscheduled = count(&|place| !place.should_run && !place.pods.is_empty());
-    status.number_ready = count(&|place| first(place, &|pod| pod.is_ready()));
-    status.number_available = count(&|place| first(place, &|pod| pod.is_ready() && facts.is_available(pod)));
-    status.updated_number_scheduled = count(&|place| first(place, &|pod| is_new(&facts.set, pod, hash)));
+    let mut status = inputs.set.status.clone();
+    status.desired_number_scheduled = inputs.desired();
+    status.current_number_scheduled = count(&|state| first(state, &|_| true));
+    status.number_misscheduled = count(&|state| !state.should_run && !state.pods.is_empty());
+    status.number_ready = count(&|state| first(state, &|pod| pod.is_ready()));
+    status.number_available = count(&|state| first(state, &|pod| pod.is_ready() && inputs.is_available(pod)));
+    status.updated_number_scheduled = count(&|state| first(state, &|pod| is_updated(&inputs.set, pod, hash)));
     status.number_unavailable = status.desired_number_scheduled - status.number_available;
-    status.observed_generation = facts.set.meta.generation;
+    status.observed_generation = inputs.set.meta.generation;
     status
 }
 
-/// How soon the status must be known: at once if a wish of the user is seen or fulfilled.
-pub(super) fn telling(facts: &Inputs, status: &DaemonSetStatus, changed_anything: bool) -> StatusUrgency {
-    let there = &facts.set.status;
+/// How urgent the status write is: immediate if it shows a new observed generation or a completed rollout.
+pub(super) fn status_urgency(
+    inputs: &Inputs,
+    status: &DaemonSetStatus,
+    changed_anything: bool,
+) -> StatusUrgency {
+    let current = &inputs.set.status;
     let has_all = |status: &DaemonSetStatus| {
         let wanted = status.desired_number_scheduled;
         status.number_available == wanted && status.updated_number_scheduled == wanted
     };
     let is_milestone =
-        has_all(status) && !has_all(there) || status.observed_generation != there.observed_generation;
+        has_all(status) && !has_all(current) || status.observed_generation != current.observed_generation;
     StatusChange { is_milestone, is_superseded: changed_anything }.status_urgency()
 }
 
-/// Writes the status if it says anything new.
-pub(super) fn plan(facts: &Inputs, status: &DaemonSetStatus, telling: StatusUrgency) -> Plan {
-    if facts.set.status == *status {
+/// Writes the status if it changed.
+pub(super) fn plan(inputs: &Inputs, status: &DaemonSetStatus, status_urgency: StatusUrgency) -> Plan {
+    if inputs.set.status == *status {
         return Plan::none();
     }
-    let put = Write::put_status(&*facts.set, status).conflict_tries(2);
-    Plan::of(put.status_urgency(telling).because("its pods tell something new"))
+    let put = Write::put_status(&*inputs.set, status).conflict_tries(2);
+    Plan::of(put.status_urgency(status_urgency).because("the status changed"))
 }

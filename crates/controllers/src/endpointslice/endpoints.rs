@@ -1,4 +1,4 @@
-//! Which endpoints a Service is to have: one set for each address family and set of ports.
+//! The desired endpoints of a Service: one set for each address type and set of ports.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,62 +11,63 @@ use keleustes_objects::{
 
 use super::gather::{Inputs, SelectedPod};
 
-/// An address family that slices can be of.
+/// An address type of slices that this controller manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AddressType {
-    V4,
-    V6,
+    Ipv4,
+    Ipv6,
 }
 
 impl AddressType {
-    /// As slices and Services spell it.
+    /// The spelling of the API.
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
+            Self::Ipv4 => "IPv4",
+            Self::Ipv6 => "IPv6",
         }
     }
 
-    /// The families that a Service has. Servers say so in `ipFamilies`; should one not, the address tells,
-    /// and without an address both are served.
+    /// The address types of a Service: those in `ipFamilies`; without it, the type of the cluster IP, or
+    /// both for a headless Service.
     pub(super) fn of(service: &Service) -> Vec<Self> {
-        let both = [Self::V4, Self::V6];
-        let told = |family: &Self| service.ip_families.iter().any(|told| *told == family.as_str());
-        let families: Vec<_> = both.into_iter().filter(told).collect();
-        if !families.is_empty() {
-            return families;
+        let both = [Self::Ipv4, Self::Ipv6];
+        let is_listed =
+            |address_type: &Self| service.ip_families.iter().any(|name| *name == address_type.as_str());
+        let address_types: Vec<_> = both.into_iter().filter(is_listed).collect();
+        if !address_types.is_empty() {
+            return address_types;
         }
         if service.is_headless() {
             return both.to_vec();
         }
         let is_v6 = Address::from(&*service.cluster_ip).ip().is_some_and(|ip| ip.is_ipv6());
-        vec![if is_v6 { Self::V6 } else { Self::V4 }]
+        vec![if is_v6 { Self::Ipv6 } else { Self::Ipv4 }]
     }
 
-    /// An address in its canonical spelling, if it is of this family.
+    /// An address in canonical form, if it is of this type.
     fn canonical(self, address: &Address) -> Option<Address> {
         let ip = address.ip()?.to_canonical();
-        let family = if matches!(ip, IpAddr::V6(_)) { Self::V6 } else { Self::V4 };
-        (family == self).then(|| Address::from(ip))
+        let address_type = if matches!(ip, IpAddr::V6(_)) { Self::Ipv6 } else { Self::Ipv4 };
+        (address_type == self).then(|| Address::from(ip))
     }
 }
 
-/// What is wanted in one family.
+/// The desired endpoints of one address type.
 #[derive(Default)]
 pub(super) struct DesiredEndpoints {
     pub(super) groups: BTreeMap<PortSet, PortGroup>,
-    /// Why some pods were left out although they should not be for long.
-    pub(super) complaints: Vec<String>,
+    /// Errors for pods that are skipped because their node is not in the cache.
+    pub(super) errors: Vec<String>,
 }
 
-/// The endpoints that share their ports.
+/// The endpoints with the same ports.
 pub(super) struct PortGroup {
-    /// The ports, in the order of the Service.
+    /// The ports in the Service's order.
     pub(super) ports: Arc<[EndpointPort]>,
     pub(super) endpoints: BTreeMap<EndpointIdentity, Endpoint>,
 }
 
-/// Ports regardless of their order.
+/// Ports in canonical order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PortSet(Arc<[EndpointPort]>);
 
@@ -78,8 +79,8 @@ impl PortSet {
     }
 }
 
-/// What makes two endpoints of one set of ports the same one. By name first, so that pods of one owner
-/// end up side by side.
+/// The identity of an endpoint among those with the same ports. It sorts by name first, so that pods of one
+/// owner are adjacent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EndpointIdentity {
     name: ArcStr,
@@ -103,36 +104,37 @@ impl EndpointIdentity {
 }
 
 impl DesiredEndpoints {
-    pub(super) fn of(facts: &Inputs, family: AddressType) -> Self {
-        let (mut wanted, mut resolved) = (Self::default(), Resolved::default());
-        let service = &facts.service;
-        let listed = |backend: &&SelectedPod| !backend.pod.is_terminal() && !backend.pod.pod_ips.is_empty();
-        for SelectedPod { pod, zone } in facts.backends.iter().filter(listed) {
+    pub(super) fn of(inputs: &Inputs, address_type: AddressType) -> Self {
+        let (mut desired, mut resolved) = (Self::default(), ResolvedPorts::default());
+        let service = &inputs.service;
+        let has_endpoint =
+            |selected: &&SelectedPod| !selected.pod.is_terminal() && !selected.pod.pod_ips.is_empty();
+        for SelectedPod { pod, zone } in inputs.selected_pods.iter().filter(has_endpoint) {
             let (set, ports) = resolved.ports(service, &pod.spec);
             let empty = || PortGroup { ports, endpoints: BTreeMap::new() };
-            let group = wanted.groups.entry(set).or_insert_with(empty);
+            let group = desired.groups.entry(set).or_insert_with(empty);
             if zone.is_none() && !service.publish_not_ready_addresses {
-                wanted.complaints.push(format!(
+                desired.errors.push(format!(
                     "skipping Pod {} for Service {}: Node {} Not Found",
                     pod.meta.key.name, service.meta.key, pod.node_name
                 ));
                 continue;
             }
-            if let Some(endpoint) = endpoint(service, pod, zone.as_ref(), family) {
+            if let Some(endpoint) = endpoint(service, pod, zone.as_ref(), address_type) {
                 group.endpoints.insert(EndpointIdentity::of(&endpoint), endpoint);
             }
         }
-        wanted
+        desired
     }
 }
 
-/// The ports of the last pod: all pods of one template have the same.
+/// The resolved ports of the last pod: pods of one template have the same ports.
 #[derive(Default)]
-struct Resolved {
+struct ResolvedPorts {
     last: Option<(Interned<PodSpec>, PortSet, Arc<[EndpointPort]>)>,
 }
 
-impl Resolved {
+impl ResolvedPorts {
     fn ports(&mut self, service: &Service, spec: &Interned<PodSpec>) -> (PortSet, Arc<[EndpointPort]>) {
         if let Some((last, set, ports)) = &self.last
             && last == spec
@@ -146,7 +148,7 @@ impl Resolved {
     }
 }
 
-/// A port of a Service as a pod has it; `None` if the pod has no port of the name that the Service asks for.
+/// Resolves a port of a Service for a pod; `None` if the pod has no port with the requested name.
 fn resolve(port: &ServicePort, spec: &PodSpec) -> Option<EndpointPort> {
     let number = match &port.target_port {
         None => port.port,
@@ -154,7 +156,9 @@ fn resolve(port: &ServicePort, spec: &PodSpec) -> Option<EndpointPort> {
         Some(IntOrString::String(name)) => {
             let containers = spec.containers.iter().chain(&spec.sidecars);
             let mut ports = containers.flat_map(|container| &container.ports);
-            ports.find(|there| there.name == *name && there.protocol == port.protocol)?.container_port
+            ports
+                .find(|candidate| candidate.name == *name && candidate.protocol == port.protocol)?
+                .container_port
         }
     };
     Some(EndpointPort {
@@ -165,14 +169,14 @@ fn resolve(port: &ServicePort, spec: &PodSpec) -> Option<EndpointPort> {
     })
 }
 
-/// The endpoint that a pod is in one family, if it has an address there.
+/// The endpoint of a pod, if it has an address of this type.
 fn endpoint(
     service: &Service,
     pod: &Pod,
     zone: Option<&InternedStr>,
-    family: AddressType,
+    address_type: AddressType,
 ) -> Option<Endpoint> {
-    let mut addresses: Vec<_> = pod.pod_ips.iter().filter_map(|ip| family.canonical(ip)).collect();
+    let mut addresses: Vec<_> = pod.pod_ips.iter().filter_map(|ip| address_type.canonical(ip)).collect();
     if addresses.is_empty() {
         return None;
     }

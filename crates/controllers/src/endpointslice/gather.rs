@@ -1,4 +1,4 @@
-//! Takes from the caches what concerns one Service.
+//! Reads the inputs of one Service from the caches.
 
 use std::sync::Arc;
 
@@ -7,70 +7,67 @@ use keleustes_plan::View;
 
 use super::BY_SERVICE;
 
-/// What the caches say about a key.
+/// What the caches hold for a key.
 pub(super) enum Gathered {
-    /// There is no such Service.
-    Gone,
-    /// There is, but its slices are somebody else's affair.
-    Foreign,
-    /// There is, and here is all that matters.
-    Ours(Inputs),
+    NotFound,
+    /// The Service has no selector or is of type ExternalName.
+    NotManaged,
+    Managed(Inputs),
 }
 
-/// A Service and what its slices depend on.
+/// A Service and the objects that its slices depend on.
 pub(super) struct Inputs {
     pub(super) service: Arc<Service>,
     /// The pods that it selects, sorted by name.
-    pub(super) backends: Vec<SelectedPod>,
-    /// The slices that are there, sorted by name, without those on their way out.
+    pub(super) selected_pods: Vec<SelectedPod>,
+    /// Its slices, sorted by name, without terminating ones.
     pub(super) slices: Vec<Arc<EndpointSlice>>,
 }
 
-/// A selected pod.
 pub(super) struct SelectedPod {
     pub(super) pod: Arc<Pod>,
-    /// The zone of its node, empty if the node tells none; `None` if there is no such node.
+    /// The zone of its node, empty if the node has no zone label; `None` if the node does not exist.
     pub(super) zone: Option<InternedStr>,
 }
 
-/// Where a node says which zone it is in.
+/// The node label with the node's zone.
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
 impl Inputs {
-    /// The nodes that selected pods are on and that are not there.
+    /// The names of nodes that selected pods are bound to and that do not exist.
     pub(super) fn missing_nodes(&self) -> impl Iterator<Item = &InternedStr> {
-        let astray = self.backends.iter().filter(|backend| backend.zone.is_none());
-        astray.map(|backend| &backend.pod.node_name).filter(|node| !node.is_empty())
+        let without_node = self.selected_pods.iter().filter(|selected| selected.zone.is_none());
+        without_node.map(|selected| &selected.pod.node_name).filter(|node| !node.is_empty())
     }
 }
 
 impl Gathered {
     pub(super) fn gather(view: &View<'_>, key: &Key) -> Self {
-        let Some(service) = view.get::<Service>(key) else { return Self::Gone };
+        let Some(service) = view.get::<Service>(key) else { return Self::NotFound };
         let Some(selector) = service.selector.as_ref().filter(|_| service.service_type != "ExternalName")
         else {
-            return Self::Foreign;
+            return Self::NotManaged;
         };
-        let backend = |pod: &Arc<Pod>| {
+        let select = |pod: &Arc<Pod>| {
             let node = view.get::<Node>(&Key::cluster(&*pod.node_name));
             SelectedPod { pod: pod.clone(), zone: node.map(|node| zone_of(node)) }
         };
         let slices = view.store::<EndpointSlice>().by_index(&BY_SERVICE, &key.to_string());
-        Self::Ours(Inputs {
+        Self::Managed(Inputs {
             service: service.clone(),
-            backends: selected(view, &key.namespace, selector).map(backend).collect(),
+            selected_pods: selected(view, &key.namespace, selector).map(select).collect(),
             slices: slices.filter(|slice| slice.meta.deletion_timestamp.is_none()).cloned().collect(),
         })
     }
 }
 
-/// The zone that a node says it is in; empty if it says none.
+/// The zone of a node; empty if it has no zone label.
 pub(super) fn zone_of(node: &Node) -> InternedStr {
     node.meta.labels.value(ZONE).cloned().unwrap_or_default()
 }
 
-/// The pods of a namespace that a selector matches. Pods of one template stand side by side and share
-/// their labels, so a comparison of addresses answers for nearly all of them.
+/// The pods of a namespace that match a selector. Adjacent pods of one template share their interned labels,
+/// so that a pointer comparison decides for nearly all of them.
 fn selected<'v>(
     view: &View<'v>,
     namespace: &InternedStr,

@@ -1,4 +1,4 @@
-//! Who should prefer which endpoint: hints by the Service's wish, and none if it has none.
+//! Sets the topology hints of endpoints according to the Service.
 //!
 //! Parity: staging/src/k8s.io/endpointslice/trafficdist/, and the order of precedence of reconciler.go.
 
@@ -10,105 +10,111 @@ use super::memory::EndpointSliceMemory;
 use super::packing::{Draft, SliceChanges};
 use super::topology;
 
-/// What a Service wishes.
+/// The hints that a Service requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HintMode {
-    /// No hints.
-    Nothing,
-    /// Zones get endpoints in proportion to their CPUs.
+    None,
+    /// Topology aware hints: zones get endpoints in proportion to their CPUs.
     Proportional,
-    /// Clients stay in their zone, and on their node if that is wanted, too.
-    Close { nodes: bool },
+    /// Traffic distribution: clients prefer endpoints in their zone, and on their node with `nodes`.
+    PreferClose {
+        nodes: bool,
+    },
 }
 
 impl HintMode {
-    /// The annotations come first: the older one decides even if it only says no.
+    /// The annotations take precedence over the field, and the deprecated annotation over the newer one,
+    /// even with a value other than Auto.
     pub(super) fn of(service: &Service) -> Self {
         let mode = service.topology_aware_hints.as_ref().or(service.topology_mode.as_ref());
         if mode.is_some_and(|mode| *mode == "Auto" || *mode == "auto") {
             return Self::Proportional;
         }
         match service.traffic_distribution.as_deref() {
-            Some("PreferClose" | "PreferSameZone") => Self::Close { nodes: false },
-            Some("PreferSameNode") => Self::Close { nodes: true },
-            _ => Self::Nothing,
+            Some("PreferClose" | "PreferSameZone") => Self::PreferClose { nodes: false },
+            Some("PreferSameNode") => Self::PreferClose { nodes: true },
+            _ => Self::None,
         }
     }
 }
 
-/// Hints all endpoints as the Service wishes and tells people what changed in that.
-pub(super) fn hint(
-    lists: &mut SliceChanges,
+/// Sets the hints of all endpoints. Returns events if topology aware hints were enabled or disabled.
+pub(super) fn set_hints(
+    changes: &mut SliceChanges,
     service: &Service,
-    family: AddressType,
+    address_type: AddressType,
     memory: &Memory<EndpointSliceMemory>,
 ) -> Vec<PlannedEvent> {
     match HintMode::of(service) {
-        HintMode::Proportional => proportionally(lists, service, family, memory),
-        HintMode::Close { nodes } => {
-            let events = no_longer_proportionally(service, family, memory);
-            stay_close(lists, nodes);
+        HintMode::Proportional => set_proportional_hints(changes, service, address_type, memory),
+        HintMode::PreferClose { nodes } => {
+            let events = disable_proportional_hints(service, address_type, memory);
+            set_prefer_close_hints(changes, nodes);
             events
         }
-        HintMode::Nothing => {
-            let events = no_longer_proportionally(service, family, memory);
-            remove_all(lists);
+        HintMode::None => {
+            let events = disable_proportional_hints(service, address_type, memory);
+            remove_all_hints(changes);
             events
         }
     }
 }
 
-fn proportionally(
-    lists: &mut SliceChanges,
+fn set_proportional_hints(
+    changes: &mut SliceChanges,
     service: &Service,
-    family: AddressType,
+    address_type: AddressType,
     memory: &Memory<EndpointSliceMemory>,
 ) -> Vec<PlannedEvent> {
     let key = &service.meta.key;
-    let Some(zones) = memory.with(|recall| recall.zones().cloned()) else {
-        unreachable!("a Service that wants them shared out has them looked at first")
+    let Some(zones) = memory.with(|memory| memory.zones().cloned()) else {
+        unreachable!("the zones are computed before a Service with proportional hints is reconciled")
     };
-    match topology::add_hints(lists, &zones) {
+    match topology::add_hints(changes, &zones) {
         Ok(counts) => {
-            let had_hints = memory.with(|recall| recall.hinted(key, family, counts));
+            let had_hints = memory.with(|memory| memory.set_hint_counts(key, address_type, counts));
             let enabled = || {
-                let message = told("Topology Aware Hints has been enabled", family);
+                let message = event_message("Topology Aware Hints has been enabled", address_type);
                 PlannedEvent::normal(InvolvedObject::of(service), "TopologyAwareHintsEnabled", message)
             };
             (!had_hints).then(enabled).into_iter().collect()
         }
         Err(why) => {
-            memory.with(|recall| recall.remove_hint_counts(key, family));
-            remove_all(lists);
-            vec![disabled(service, &why.to_string(), family)]
+            memory.with(|memory| memory.remove_hint_counts(key, address_type));
+            remove_all_hints(changes);
+            vec![disabled(service, &why.to_string(), address_type)]
         }
     }
 }
 
-fn no_longer_proportionally(
+fn disable_proportional_hints(
     service: &Service,
-    family: AddressType,
+    address_type: AddressType,
     memory: &Memory<EndpointSliceMemory>,
 ) -> Vec<PlannedEvent> {
-    let had_hints = memory.with(|recall| recall.remove_hint_counts(&service.meta.key, family));
-    let told = || disabled(service, "Topology Aware Hints has been disabled", family);
-    had_hints.then(told).into_iter().collect()
+    let had_hints = memory.with(|memory| memory.remove_hint_counts(&service.meta.key, address_type));
+    let event = || disabled(service, "Topology Aware Hints has been disabled", address_type);
+    had_hints.then(event).into_iter().collect()
 }
 
-fn disabled(service: &Service, why: &str, family: AddressType) -> PlannedEvent {
-    PlannedEvent::warning(InvolvedObject::of(service), "TopologyAwareHintsDisabled", told(why, family))
+fn disabled(service: &Service, why: &str, address_type: AddressType) -> PlannedEvent {
+    PlannedEvent::warning(
+        InvolvedObject::of(service),
+        "TopologyAwareHintsDisabled",
+        event_message(why, address_type),
+    )
 }
 
-fn told(text: &str, family: AddressType) -> String {
-    format!("{text}, addressType: {}", family.as_str())
+fn event_message(text: &str, address_type: AddressType) -> String {
+    format!("{text}, addressType: {}", address_type.as_str())
 }
 
-/// Whether new clients may use an endpoint. Only such endpoints are hinted; others keep what they have.
+/// Whether an endpoint is ready. Only ready endpoints get hints; the others keep theirs.
 pub(super) fn is_ready(endpoint: &Endpoint) -> bool {
     endpoint.conditions.ready == Some(true)
 }
 
-/// Clients in one zone should prefer an endpoint.
+/// A hint for one zone.
 pub(super) fn prefer_zone(zone: &InternedStr) -> Interned<EndpointHints> {
     Interned::new(EndpointHints { for_zones: only(zone), for_nodes: Box::default() })
 }
@@ -121,41 +127,46 @@ fn only(name: &InternedStr) -> Box<[HintTarget]> {
         .collect()
 }
 
-/// Strips every endpoint of its hints.
-fn remove_all(lists: &mut SliceChanges) {
+/// Removes the hints of all endpoints.
+fn remove_all_hints(changes: &mut SliceChanges) {
     let has_hints = |slice: &EndpointSlice| slice.endpoints.iter().any(|endpoint| endpoint.hints.is_some());
-    write_again(lists, "no clients are to be preferred any more", has_hints);
-    drafted(lists).for_each(|endpoint| endpoint.hints = None);
+    update_slices_if(changes, "hints are removed", has_hints);
+    draft_endpoints(changes).for_each(|endpoint| endpoint.hints = None);
 }
 
-/// Hints every ready endpoint to its own zone, and to its node.
-fn stay_close(lists: &mut SliceChanges, nodes: bool) {
-    let is_off = |endpoint: &Endpoint| {
-        let there = endpoint.hints.as_deref().cloned().unwrap_or_default();
-        there != close(endpoint, nodes)
+/// Sets the hints of every ready endpoint to its own zone, and to its node with `nodes`.
+fn set_prefer_close_hints(changes: &mut SliceChanges, nodes: bool) {
+    let differs = |endpoint: &Endpoint| {
+        let current = endpoint.hints.as_deref().cloned().unwrap_or_default();
+        current != close_hints(endpoint, nodes)
     };
-    write_again(lists, "other clients are to be preferred", |slice| {
-        slice.endpoints.iter().any(|endpoint| is_ready(endpoint) && is_off(endpoint))
+    update_slices_if(changes, "hints changed", |slice| {
+        slice.endpoints.iter().any(|endpoint| is_ready(endpoint) && differs(endpoint))
     });
-    for endpoint in drafted(lists).filter(|endpoint| is_ready(endpoint)) {
-        let hints = close(endpoint, nodes);
+    for endpoint in draft_endpoints(changes).filter(|endpoint| is_ready(endpoint)) {
+        let hints = close_hints(endpoint, nodes);
         endpoint.hints = (hints != EndpointHints::default()).then(|| Interned::new(hints));
     }
 }
 
-fn close(endpoint: &Endpoint, nodes: bool) -> EndpointHints {
+fn close_hints(endpoint: &Endpoint, nodes: bool) -> EndpointHints {
     let for_nodes = if nodes { only(&endpoint.node_name) } else { Box::default() };
     EndpointHints { for_zones: only(&endpoint.zone), for_nodes }
 }
 
-/// Moves unchanged slices to those to be written, where something is wrong with them.
-fn write_again(lists: &mut SliceChanges, because: &'static str, is_wrong: impl Fn(&EndpointSlice) -> bool) {
-    let (wrong, right) = std::mem::take(&mut lists.unchanged).into_iter().partition(|slice| is_wrong(slice));
-    lists.unchanged = right;
+/// Moves unchanged slices with wrong hints to the slices to update.
+fn update_slices_if(
+    changes: &mut SliceChanges,
+    because: &'static str,
+    needs_update: impl Fn(&EndpointSlice) -> bool,
+) {
+    let (wrong, unchanged) =
+        std::mem::take(&mut changes.unchanged).into_iter().partition(|slice| needs_update(slice));
+    changes.unchanged = unchanged;
     let wrong: Vec<_> = wrong;
-    lists.update.extend(wrong.iter().map(|slice| Draft::of(slice, because)));
+    changes.update.extend(wrong.iter().map(|slice| Draft::of(slice, because)));
 }
 
-fn drafted(lists: &mut SliceChanges) -> impl Iterator<Item = &mut Endpoint> {
-    lists.create.iter_mut().chain(&mut lists.update).flat_map(|draft| &mut draft.endpoints)
+fn draft_endpoints(changes: &mut SliceChanges) -> impl Iterator<Item = &mut Endpoint> {
+    changes.create.iter_mut().chain(&mut changes.update).flat_map(|draft| &mut draft.endpoints)
 }

@@ -1,4 +1,4 @@
-//! The labels of slices: those of their Service, and three that say whose they are.
+//! The labels of slices: those of their Service, and three reserved ones.
 
 use keleustes_objects::{EndpointSlice, InternedStr, Key, Labels, Service};
 
@@ -8,19 +8,19 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY_KEY: &str = "endpointslice.kubernetes.io/managed-by";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// The Service that a slice says it is of.
+/// The Service in a slice's label.
 pub(super) fn service_of(slice: &EndpointSlice) -> Option<Key> {
     let name = slice.meta.labels.value(SERVICE_NAME).filter(|name| !name.is_empty())?;
     Some(Key::namespaced(&*slice.meta.key.namespace, name.as_str()))
 }
 
-/// Whether this controller manages a slice.
+/// Whether the managed-by label of a slice names this controller.
 pub(super) fn is_managed(slice: &EndpointSlice) -> bool {
-    slice.meta.labels.value(MANAGED_BY_KEY).is_some_and(|manager| *manager == MANAGED_BY)
+    slice.meta.labels.value(MANAGED_BY_KEY).is_some_and(|value| *value == MANAGED_BY)
 }
 
-/// The labels that the slices of a Service are to have.
-pub(super) fn wanted(service: &Service) -> Labels {
+/// The desired labels of the slices of a Service.
+pub(super) fn desired(service: &Service) -> Labels {
     let own = [
         (SERVICE_NAME, Some(InternedStr::from(&*service.meta.key.name))),
         (MANAGED_BY_KEY, Some(InternedStr::from(MANAGED_BY))),
@@ -30,8 +30,8 @@ pub(super) fn wanted(service: &Service) -> Labels {
     mirrored(&service.meta.labels).cloned().chain(own).collect()
 }
 
-/// Whether a slice has other labels than its Service. The reserved ones are not looked at: they are
-/// brought up to date with the next write.
+/// Whether the labels of a slice differ from those of its Service. The reserved labels are not compared; the
+/// next write updates them.
 pub(super) fn have_changed(slice: &EndpointSlice, service: &Service) -> bool {
     !mirrored(&slice.meta.labels).eq(mirrored(&service.meta.labels))
 }

@@ -1,4 +1,4 @@
-//! What is remembered of Services between their turns.
+//! The state of Services that the controller keeps between reconciles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,98 +8,102 @@ use keleustes_objects::{EndpointSlice, InternedStr, Key, ResourceVersion, Servic
 use super::endpoints::AddressType;
 use super::zones::{HintsPerZone, ZoneCpuRatios};
 
-/// What is remembered. A new process begins without it, which costs nothing but this: the first write for a
-/// Service is dated with the Service's creation, hints in proportion to CPUs are announced once more, and
-/// every Service with slices is looked at again, all of which the original does, too.
+/// The state that the controller keeps in the process. A new process starts without it, with these effects,
+/// all of which upstream has, too: the trigger time of the first write for a Service is the Service's
+/// creation, the event for enabled topology aware hints is recorded again, and every Service with slices is
+/// enqueued again.
 #[derive(Default)]
 pub(super) struct EndpointSliceMemory {
-    services: BTreeMap<Key, Known>,
-    /// The zones of the cluster, once somebody has looked.
+    services: BTreeMap<Key, ServiceState>,
+    /// The CPU ratios of the zones, once they have been computed.
     zones: Option<ZoneCpuRatios>,
     totals: Totals,
     distributions: BTreeMap<InternedStr, usize>,
 }
 
-/// What is remembered of one Service.
+/// The state of one Service.
 #[derive(Default)]
-struct Known {
-    /// Whether it has had a turn.
-    had_turn: bool,
-    /// When it was created, as of its last turn.
+struct ServiceState {
+    /// Whether it has been reconciled.
+    was_synced: bool,
+    /// Its creationTimestamp at the last reconcile.
     created_at: Option<Time>,
-    /// The earliest of the changes of its pods since its last turn.
-    pods_changed_at: Option<Time>,
-    /// Until when changes of its pods are gathered because it has just been written.
-    gathers_until: Duration,
-    /// For how long that is.
-    gathering: Duration,
-    /// What was written for it and has not been seen to arrive in the cache.
-    written: Vec<(Uid, Written)>,
+    /// The earliest change of its pods since the last reconcile.
+    earliest_pod_change: Option<Time>,
+    /// Until when changes of its pods are debounced after a write of its slices.
+    debounce_until: Duration,
+    /// The length of that debounce interval.
+    debounce_interval: Duration,
+    /// Writes of its slices that the cache has not shown yet.
+    pending_writes: Vec<(Uid, OwnWrite)>,
     totals: Totals,
-    /// The `trafficDistribution` that it is counted under; empty if it is not.
+    /// The `trafficDistribution` that it is counted under; empty if it is not counted.
     distribution: InternedStr,
-    hints: Option<Box<Hinted>>,
-    /// The nodes that its pods are on and that were not there in its last turn.
+    hints: Option<Box<ZoneHints>>,
+    /// Nodes of its pods that did not exist at the last reconcile.
     missing_nodes: BTreeSet<InternedStr>,
 }
 
-/// Hints in proportion to CPUs, which few Services have.
+/// The topology aware hints of a Service, which few Services have.
 #[derive(Default)]
-struct Hinted {
+struct ZoneHints {
     is_populated: bool,
     counts: BTreeMap<AddressType, HintsPerZone>,
 }
 
-/// How much there is, of one Service or of all.
+/// Totals of one Service or of all Services.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) endpoints: usize,
     pub(super) slices: usize,
-    /// How many slices would do.
+    /// The number of slices with perfect allocation.
     pub(super) desired_slices: usize,
 }
 
-/// A write of our own.
+/// A write of this controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Written {
-    /// It led to this state.
-    State(ResourceVersion),
-    /// It ended the slice.
-    End,
+pub(super) enum OwnWrite {
+    /// The write created or updated the slice, with this resourceVersion.
+    Version(ResourceVersion),
+    /// The write deleted the slice.
+    Deleted,
 }
 
 impl EndpointSliceMemory {
-    fn known(&mut self, service: &Key) -> &mut Known {
+    fn state_of(&mut self, service: &Key) -> &mut ServiceState {
         self.services.entry(service.clone()).or_default()
     }
 
-    /// Notes when a pod of a Service changed.
+    /// Records when a pod of a Service changed.
     pub(super) fn pod_changed(&mut self, service: &Key, at: Option<Time>) {
-        let known = self.known(service);
-        known.pods_changed_at = [known.pods_changed_at, at].into_iter().flatten().min();
+        let state = self.state_of(service);
+        state.earliest_pod_change = [state.earliest_pod_change, at].into_iter().flatten().min();
     }
 
-    /// How long a Service still gathers changes of its pods.
+    /// The remaining debounce delay for changes of pods of a Service.
     pub(super) fn debounce_remaining(&self, service: &Key, now: Duration) -> Duration {
-        self.services.get(service).map_or(Duration::ZERO, |known| known.gathers_until.saturating_sub(now))
+        self.services.get(service).map_or(Duration::ZERO, |state| state.debounce_until.saturating_sub(now))
     }
 
-    /// Begins a turn of a Service. Answers with the time of the earliest change that it is about.
-    pub(super) fn begin_turn(&mut self, service: &Service) -> Option<Time> {
-        let known = self.known(&service.meta.key);
-        // The turn would not have come before the caches had seen them.
-        known.written.clear();
-        let pods_changed_at = known.pods_changed_at.take();
-        let before = std::mem::replace(&mut known.created_at, service.meta.creation_timestamp);
-        if !std::mem::replace(&mut known.had_turn, true) {
+    /// Starts a reconcile of a Service. Returns the time of the earliest change that it handles.
+    pub(super) fn begin_sync(&mut self, service: &Service) -> Option<Time> {
+        let state = self.state_of(&service.meta.key);
+        // The runtime reconciles a key only after the caches have observed its writes.
+        state.pending_writes.clear();
+        let earliest_pod_change = state.earliest_pod_change.take();
+        let previous = std::mem::replace(&mut state.created_at, service.meta.creation_timestamp);
+        if !std::mem::replace(&mut state.was_synced, true) {
             return service.meta.creation_timestamp;
         }
-        let is_newer = service.meta.creation_timestamp > before;
-        [pods_changed_at, service.meta.creation_timestamp.filter(|_| is_newer)].into_iter().flatten().min()
+        let is_newer = service.meta.creation_timestamp > previous;
+        [earliest_pod_change, service.meta.creation_timestamp.filter(|_| is_newer)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    /// Lets changes of a Service's pods gather from now on, for so long. If there was hardly a pause since they
-    /// last gathered they do so for twice as long as then, up to a bound.
+    /// Starts a debounce interval for changes of a Service's pods. If the previous interval ended less than
+    /// its own length ago, the new interval is at least twice as long, up to `at_most`.
     pub(super) fn start_debounce(
         &mut self,
         service: &Key,
@@ -107,117 +111,129 @@ impl EndpointSliceMemory {
         at_first: Duration,
         at_most: Duration,
     ) {
-        let known = self.known(service);
-        let (until, before) = (known.gathers_until, known.gathering);
+        let state = self.state_of(service);
+        let (until, previous) = (state.debounce_until, state.debounce_interval);
         let at_least = match now {
-            // Two writes of one turn.
-            now if now < until => before,
-            now if now < until + before => (2 * before).min(at_most),
+            // A second write within one reconcile.
+            now if now < until => previous,
+            now if now < until + previous => (2 * previous).min(at_most),
             _ => Duration::ZERO,
         };
-        known.gathering = at_first.max(at_least);
-        known.gathers_until = now + known.gathering;
+        state.debounce_interval = at_first.max(at_least);
+        state.debounce_until = now + state.debounce_interval;
     }
 
-    /// Lets a Service have its next turn at once.
+    /// Ends the debounce interval of a Service.
     pub(super) fn cancel_debounce(&mut self, service: &Key) {
-        if let Some(known) = self.services.get_mut(service) {
-            known.gathers_until = Duration::ZERO;
+        if let Some(state) = self.services.get_mut(service) {
+            state.debounce_until = Duration::ZERO;
         }
     }
 
-    /// Notes a write of our own that the cache has not seen yet.
-    pub(super) fn wrote(&mut self, service: &Key, slice: Uid, written: Written) {
-        self.known(service).written.push((slice, written));
+    /// Records a write of this controller that the cache has not shown yet.
+    pub(super) fn record_write(&mut self, service: &Key, slice: Uid, written: OwnWrite) {
+        self.state_of(service).pending_writes.push((slice, written));
     }
 
-    /// Whether what the cache shows of a slice, or of its end, is our own work. Who asks has seen it.
-    pub(super) fn is_own_write(&mut self, service: &Key, slice: &EndpointSlice, is_gone: bool) -> bool {
-        let Some(known) = self.services.get_mut(service) else { return false };
-        let Some(at) = known.written.iter().position(|(uid, _)| *uid == slice.meta.uid) else { return false };
-        match &known.written[at].1 {
-            Written::End if is_gone => {
-                known.written.swap_remove(at);
+    /// Whether a change or deletion of a slice in the cache is this controller's own write. The record of
+    /// the write is dropped once it is observed.
+    pub(super) fn is_own_write(&mut self, service: &Key, slice: &EndpointSlice, is_deleted: bool) -> bool {
+        let Some(state) = self.services.get_mut(service) else { return false };
+        let Some(at) = state.pending_writes.iter().position(|(uid, _)| *uid == slice.meta.uid) else {
+            return false;
+        };
+        match &state.pending_writes[at].1 {
+            OwnWrite::Deleted if is_deleted => {
+                state.pending_writes.swap_remove(at);
                 true
             }
-            // It may still be shown as it was before it ended.
-            Written::End => true,
-            Written::State(_) if is_gone => false,
-            Written::State(version) => {
+            // The cache may still show an older version of the slice.
+            OwnWrite::Deleted => true,
+            OwnWrite::Version(_) if is_deleted => false,
+            OwnWrite::Version(version) => {
                 let (is_it, is_later) = (
                     slice.meta.resource_version == *version,
                     version.is_older_than(&slice.meta.resource_version),
                 );
                 if is_it || is_later {
-                    known.written.swap_remove(at);
+                    state.pending_writes.swap_remove(at);
                 }
                 !is_later
             }
         }
     }
 
-    /// Notes the nodes of a Service's pods that are not there.
-    pub(super) fn misses<'n>(&mut self, service: &Key, nodes: impl Iterator<Item = &'n InternedStr>) {
-        self.known(service).missing_nodes = nodes.cloned().collect();
+    /// Records the nodes of a Service's pods that do not exist.
+    pub(super) fn set_missing_nodes<'n>(
+        &mut self,
+        service: &Key,
+        nodes: impl Iterator<Item = &'n InternedStr>,
+    ) {
+        self.state_of(service).missing_nodes = nodes.cloned().collect();
     }
 
-    /// The Services that miss a node.
-    pub(super) fn missing(&self, node: &str) -> impl Iterator<Item = &Key> {
-        self.services.iter().filter(|(_, known)| known.missing_nodes.contains(node)).map(|(key, _)| key)
+    /// The Services with pods on a node that did not exist.
+    pub(super) fn services_missing_node(&self, node: &str) -> impl Iterator<Item = &Key> {
+        self.services.iter().filter(|(_, state)| state.missing_nodes.contains(node)).map(|(key, _)| key)
     }
 
-    /// The zones of the cluster, if somebody has looked at them.
     pub(super) fn zones(&self) -> Option<&ZoneCpuRatios> {
         self.zones.as_ref()
     }
 
-    /// Takes in a new look at the zones. Answers with the Services whose hints they do not bear any more.
-    pub(super) fn survey(&mut self, zones: ZoneCpuRatios) -> Vec<Key> {
-        let is_overloaded = |known: &Known| {
-            let mut counts = known.hints.iter().flat_map(|hints| hints.counts.values());
-            counts.any(|counts| zones.overload(counts))
+    /// Stores new CPU ratios. Returns the Services whose hints overload a zone under the new ratios.
+    pub(super) fn set_zones(&mut self, zones: ZoneCpuRatios) -> Vec<Key> {
+        let is_overloaded = |state: &ServiceState| {
+            let mut counts = state.hints.iter().flat_map(|hints| hints.counts.values());
+            counts.any(|counts| zones.is_overloaded(counts))
         };
-        let overloaded = self.services.iter().filter(|(_, known)| is_overloaded(known));
+        let overloaded = self.services.iter().filter(|(_, state)| is_overloaded(state));
         let overloaded = overloaded.map(|(key, _)| key.clone()).collect();
         self.zones = Some(zones);
         overloaded
     }
 
-    /// Notes the hints of a Service. Answers whether it had any before.
-    pub(super) fn hinted(&mut self, service: &Key, family: AddressType, counts: HintsPerZone) -> bool {
-        let hints = self.known(service).hints.get_or_insert_default();
-        hints.counts.insert(family, counts);
+    /// Stores the hints per zone of a Service. Returns whether it had hints before.
+    pub(super) fn set_hint_counts(
+        &mut self,
+        service: &Key,
+        address_type: AddressType,
+        counts: HintsPerZone,
+    ) -> bool {
+        let hints = self.state_of(service).hints.get_or_insert_default();
+        hints.counts.insert(address_type, counts);
         std::mem::replace(&mut hints.is_populated, true)
     }
 
-    /// Notes that a Service has no hints in a family. Answers whether it had any before, in any family.
-    pub(super) fn remove_hint_counts(&mut self, service: &Key, family: AddressType) -> bool {
-        let known = self.known(service);
-        let Some(hints) = &mut known.hints else { return false };
+    /// Records that a Service has no hints for an address type. Returns whether it had hints before, for any
+    /// address type.
+    pub(super) fn remove_hint_counts(&mut self, service: &Key, address_type: AddressType) -> bool {
+        let state = self.state_of(service);
+        let Some(hints) = &mut state.hints else { return false };
         let had_hints = std::mem::replace(&mut hints.is_populated, false);
-        hints.counts.remove(&family);
+        hints.counts.remove(&address_type);
         if hints.counts.is_empty() {
-            known.hints = None;
+            state.hints = None;
         }
         had_hints
     }
 
-    /// Counts a Service with what it has, under its `trafficDistribution` if that is heeded.
-    pub(super) fn count(&mut self, service: &Key, totals: Totals, distribution: Option<&InternedStr>) {
+    /// Updates the totals of a Service, and counts it under its `trafficDistribution` if that is in effect.
+    pub(super) fn set_totals(&mut self, service: &Key, totals: Totals, distribution: Option<&InternedStr>) {
         let distribution = distribution.cloned().unwrap_or_default();
-        let known = self.services.entry(service.clone()).or_default();
-        let (before, left) = (
-            std::mem::replace(&mut known.totals, totals),
-            std::mem::replace(&mut known.distribution, distribution),
+        let state = self.services.entry(service.clone()).or_default();
+        let (previous, left) = (
+            std::mem::replace(&mut state.totals, totals),
+            std::mem::replace(&mut state.distribution, distribution),
         );
-        let entered = known.distribution.clone();
-        self.totals = self.totals.plus(totals).minus(before);
-        self.recount(&left, &entered);
+        let entered = state.distribution.clone();
+        self.totals = self.totals.plus(totals).minus(previous);
+        self.move_distribution(&left, &entered);
     }
 
-    /// Moves one Service from one `trafficDistribution` to another. One that nobody has any more stays, as
-    /// zero: it would otherwise look as if nobody measured it.
-    fn recount(&mut self, left: &InternedStr, entered: &InternedStr) {
+    /// Moves one Service from one `trafficDistribution` to another. An unused one stays with the value zero,
+    /// so that its series does not disappear.
+    fn move_distribution(&mut self, left: &InternedStr, entered: &InternedStr) {
         if let Some(count) = self.distributions.get_mut(left) {
             *count -= 1;
         }
@@ -226,20 +242,19 @@ impl EndpointSliceMemory {
         }
     }
 
-    /// Forgets a Service.
     pub(super) fn forget(&mut self, service: &Key) {
-        if let Some(known) = self.services.remove(service) {
-            self.totals = self.totals.minus(known.totals);
-            self.recount(&known.distribution, &InternedStr::default());
+        if let Some(state) = self.services.remove(service) {
+            self.totals = self.totals.minus(state.totals);
+            self.move_distribution(&state.distribution, &InternedStr::default());
         }
     }
 
-    /// How much all Services have.
+    /// The totals of all Services.
     pub(super) fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// How many Services have which `trafficDistribution`.
+    /// The number of Services by `trafficDistribution`.
     pub(super) fn distributions(&self) -> impl Iterator<Item = (&InternedStr, usize)> {
         self.distributions.iter().map(|(distribution, count)| (distribution, *count))
     }
@@ -276,27 +291,33 @@ mod tests {
 
     /// Proves EPS-11, EPS-13, EPS-14.
     #[test]
-    fn our_own_writes_are_told_from_those_of_others() {
+    fn own_writes_are_distinguished_from_those_of_other_clients() {
         let service = Key::namespaced("a", "web");
-        let after = |written: Written| {
-            let mut recall = EndpointSliceMemory::default();
-            recall.wrote(&service, Uid::from("u"), written);
-            recall
+        let memory_after = |write: OwnWrite| {
+            let mut memory = EndpointSliceMemory::default();
+            memory.record_write(&service, Uid::from("u"), write);
+            memory
         };
-        let wrote = || after(Written::State("5".into()));
+        let updated = || memory_after(OwnWrite::Version("5".into()));
         assert!(!EndpointSliceMemory::default().is_own_write(&service, &slice("5"), false));
-        assert!(wrote().is_own_write(&service, &slice("5"), false));
-        assert!(wrote().is_own_write(&service, &slice("4"), false), "what it was before is no news");
-        assert!(!wrote().is_own_write(&service, &slice("6"), false), "somebody has changed it since");
-        assert!(!wrote().is_own_write(&service, &slice("5"), true), "somebody has deleted it");
-        assert!(!wrote().is_own_write(&Key::namespaced("a", "other"), &slice("5"), false));
-        let ended = || after(Written::End);
-        assert!(ended().is_own_write(&service, &slice("5"), true));
-        assert!(ended().is_own_write(&service, &slice("5"), false), "on its way out");
-        // Each is known once: the same change again is somebody else's.
-        for (mut recall, is_gone) in [(wrote(), false), (ended(), true)] {
-            assert!(recall.is_own_write(&service, &slice("5"), is_gone));
-            assert!(!recall.is_own_write(&service, &slice("5"), is_gone));
+        assert!(updated().is_own_write(&service, &slice("5"), false));
+        assert!(
+            updated().is_own_write(&service, &slice("4"), false),
+            "an older version is not a foreign change"
+        );
+        assert!(!updated().is_own_write(&service, &slice("6"), false), "another client has changed it since");
+        assert!(!updated().is_own_write(&service, &slice("5"), true), "another client has deleted it");
+        assert!(!updated().is_own_write(&Key::namespaced("a", "other"), &slice("5"), false));
+        let deleted = || memory_after(OwnWrite::Deleted);
+        assert!(deleted().is_own_write(&service, &slice("5"), true));
+        assert!(
+            deleted().is_own_write(&service, &slice("5"), false),
+            "an older version of the deleted slice"
+        );
+        // Each write is matched once: the same change again is another client's.
+        for (mut memory, is_deleted) in [(updated(), false), (deleted(), true)] {
+            assert!(memory.is_own_write(&service, &slice("5"), is_deleted));
+            assert!(!memory.is_own_write(&service, &slice("5"), is_deleted));
         }
     }
 }

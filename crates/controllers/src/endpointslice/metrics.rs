@@ -1,4 +1,4 @@
-//! The figures that the controller tells.
+//! The controller's metrics.
 
 use keleustes_plan::{Buckets, Measurement, Metric};
 
@@ -27,7 +27,7 @@ static ENDPOINTS: Metric =
 static SLICES: Metric =
     Metric::gauge("endpoint_slice_controller_num_endpoint_slices", "Number of EndpointSlices", &[])
         .with_stability("BETA");
-static WANTED_SLICES: Metric = Metric::gauge(
+static DESIRED_SLICES: Metric = Metric::gauge(
     "endpoint_slice_controller_desired_endpoint_slices",
     "Number of EndpointSlices that would exist with perfect endpoint allocation",
     &[],
@@ -50,23 +50,22 @@ static BY_DISTRIBUTION: Metric = Metric::gauge(
 )
 .with_stability("BETA");
 
-/// All of them.
 pub(super) const ALL: [&Metric; 9] =
-    [&ADDED, &REMOVED, &ENDPOINTS, &SLICES, &WANTED_SLICES, &CHANGES, &CHANGED, &SYNCS, &BY_DISTRIBUTION];
+    [&ADDED, &REMOVED, &ENDPOINTS, &SLICES, &DESIRED_SLICES, &CHANGES, &CHANGED, &SYNCS, &BY_DISTRIBUTION];
 
-/// A number of things.
+/// A measurement with an integer value.
 pub(super) fn number(metric: &'static Metric, labels: &[&str], number: usize) -> Measurement {
-    // A number of endpoints or slices of a cluster is far below where floating point becomes coarse.
+    // The number of endpoints or slices of a cluster is far below the range where `f64` loses integers.
     metric.measurement(labels, number as f64)
 }
 
-/// How much there is now.
-pub(super) fn stock(recall: &EndpointSliceMemory) -> Vec<Measurement> {
-    let totals = recall.totals();
+/// The current totals of all Services.
+pub(super) fn totals(memory: &EndpointSliceMemory) -> Vec<Measurement> {
+    let totals = memory.totals();
     let of_all =
-        [(&ENDPOINTS, totals.endpoints), (&SLICES, totals.slices), (&WANTED_SLICES, totals.desired_slices)];
+        [(&ENDPOINTS, totals.endpoints), (&SLICES, totals.slices), (&DESIRED_SLICES, totals.desired_slices)];
     let of_all = of_all.into_iter().map(|(metric, count)| number(metric, &[], count));
-    let by_wish =
-        recall.distributions().map(|(wish, count)| number(&BY_DISTRIBUTION, &[wish.as_str()], count));
-    of_all.chain(by_wish).collect()
+    let by_distribution =
+        memory.distributions().map(|(name, count)| number(&BY_DISTRIBUTION, &[name.as_str()], count));
+    of_all.chain(by_distribution).collect()
 }

@@ -1,15 +1,15 @@
-//! Keeps the EndpointSlices of every Service with a selector equal to the pods that it selects.
+//! Keeps the EndpointSlices of every Service with a selector up to date with the selected pods.
 //!
-//! One turn of a Service goes through these rooms, each of them pure:
+//! A reconcile of a Service passes through these modules, each of them pure:
 //!
-//! - `gather` takes from the caches what concerns the Service: its pods, their zones, its slices;
-//! - `endpoints` says which endpoints are wanted, one set for each address family and set of ports;
-//! - `packing` fits them into the slices that are there, changing as few of them as it can;
-//! - `hints` says who should prefer which endpoint, with `topology` and `zones` behind it;
-//! - `drafts` turns the outcome into writes.
+//! - `gather` reads the inputs of the Service from the caches: its pods, their zones, its slices;
+//! - `endpoints` computes the desired endpoints, one set for each address type and set of ports;
+//! - `packing` assigns them to the existing slices, changing as few of them as possible;
+//! - `hints` sets the topology hints, with `topology` and `zones`;
+//! - `writes` turns the result into writes.
 //!
-//! `wake` says which changes concern which Service, `memory` what is remembered between turns, and `sync`
-//! lets all of this alternate with applying.
+//! `enqueue` maps changes to Services, `memory` holds the state between reconciles, and `reconcile`
+//! alternates deciding and applying.
 //!
 //! Parity: pkg/controller/endpointslice/, staging/src/k8s.io/endpointslice/.
 
@@ -37,14 +37,15 @@ use enqueue::ServiceEnqueuer;
 use memory::EndpointSliceMemory;
 use reconcile::EndpointSliceReconciler;
 
-/// What the controller needs to be told.
+/// The options of the controller.
 #[derive(Clone, Debug)]
 pub struct EndpointSliceOptions {
-    /// How many Services are worked on at once.
+    /// The number of workers.
     pub workers: usize,
-    /// How many endpoints a slice may get.
+    /// The maximum number of endpoints that are added to a slice.
     pub max_endpoints_per_slice: usize,
-    /// How long a Service waits after a change of one of its pods, so that more changes may come together.
+    /// The delay before a Service is enqueued after a change of one of its pods, so that changes are
+    /// batched.
     pub updates_batch_period: Duration,
 }
 
@@ -54,17 +55,17 @@ impl Default for EndpointSliceOptions {
     }
 }
 
-/// Tells the slices of this controller from those of others.
+/// The value of the managed-by label of this controller's slices.
 const MANAGED_BY: &str = "endpointslice-controller.k8s.io";
 const NAME: &str = "endpointslice-controller";
 const RETRIES_MAX: u32 = 15;
 
-/// A Service that fails is expensive to try again, hence the long first delay.
+/// Retries of a Service are expensive, hence the long first delay.
 const LIMITER: RateLimiter = RateLimiter { base_delay: Duration::from_secs(1), ..RateLimiter::DEFAULT };
 
-/// The controller.
+/// Builds the controller.
 #[must_use]
-pub fn controller(settings: &EndpointSliceOptions) -> Controller {
+pub fn controller(options: &EndpointSliceOptions) -> Controller {
     Controller::new(NAME)
         .also_known_as(&["endpointslice"])
         .service_account(NAME)
@@ -75,26 +76,26 @@ pub fn controller(settings: &EndpointSliceOptions) -> Controller {
             verbs: &["get", "list", "watch", "create", "update", "delete"],
         }])
         .metrics(metrics::ALL)
-        .with_loop(the_loop(settings))
+        .with_loop(the_loop(options))
 }
 
-fn the_loop(settings: &EndpointSliceOptions) -> Loop {
+fn the_loop(options: &EndpointSliceOptions) -> Loop {
     let memory = Memory::<EndpointSliceMemory>::default();
-    let ears = ServiceEnqueuer::new(settings, &memory);
-    let (services, pods, slices, nodes) = (ears.clone(), ears.clone(), ears.clone(), ears);
-    Loop::reconciling("endpoint_slice", EndpointSliceReconciler::new(settings, memory))
-        .workers(settings.workers)
+    let enqueuer = ServiceEnqueuer::new(options, &memory);
+    let (services, pods, slices, nodes) = (enqueuer.clone(), enqueuer.clone(), enqueuer.clone(), enqueuer);
+    Loop::reconciling("endpoint_slice", EndpointSliceReconciler::new(options, memory))
+        .workers(options.workers)
         .max_retries(RETRIES_MAX)
         .rate_limited_by(LIMITER)
-        // First, because items are named after Services.
-        .enqueue_on::<Service>(move |change, _, wakes| services.service_changed(change, wakes))
-        .enqueue_on::<Pod>(move |change, view, wakes| pods.pod_changed(change, view, wakes))
-        .enqueue_on::<EndpointSlice>(move |change, _, wakes| slices.slice_changed(change, wakes))
-        .enqueue_on::<Node>(move |change, _, wakes| nodes.node_changed(change, wakes))
+        // First, because the items of the queue are Service keys.
+        .enqueue_on::<Service>(move |change, _, queue| services.service_changed(change, queue))
+        .enqueue_on::<Pod>(move |change, view, queue| pods.pod_changed(change, view, queue))
+        .enqueue_on::<EndpointSlice>(move |change, _, queue| slices.slice_changed(change, queue))
+        .enqueue_on::<Node>(move |change, _, queue| nodes.node_changed(change, queue))
         .reads_index(BY_SERVICE)
 }
 
-/// Finds the slices that this controller manages for a Service, by `namespace/name` of the Service.
+/// Indexes the slices of this controller by the `namespace/name` of their Service.
 const BY_SERVICE: Index<EndpointSlice> = Index {
     name: "managed-for-service",
     values: |slice, emit| {
@@ -104,7 +105,7 @@ const BY_SERVICE: Index<EndpointSlice> = Index {
     },
 };
 
-/// Stands for the zones of the cluster in the queue of Services, none of which is without a namespace.
+/// The queue item for the zones of the cluster. It cannot be a Service, because it has no namespace.
 fn zones_key() -> Key {
     Key::cluster("zones")
 }

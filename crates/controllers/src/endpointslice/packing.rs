@@ -1,8 +1,8 @@
-//! Fits wanted endpoints into slices, so that as few slices as possible change.
+//! Assigns desired endpoints to slices so that as few slices as possible change.
 //!
-//! Every slice that changes is sent whole to every node of the cluster. So a slice is touched only if
-//! something in it changed, and new endpoints go first where something changed anyway. Slices are never
-//! merged or levelled for the sake of order.
+//! Every changed slice is sent in full to every node of the cluster. So a slice is only written if something
+//! in it changed, and new endpoints first go to slices that change anyway. Slices are never merged or
+//! rebalanced for their own sake.
 //!
 //! Parity: staging/src/k8s.io/endpointslice/reconciler.go.
 
@@ -16,32 +16,32 @@ use super::endpoints::{AddressType, DesiredEndpoints, EndpointIdentity, PortGrou
 use super::labels;
 use super::memory::Totals;
 
-/// A slice as it is to be.
+/// A slice to create or update.
 pub(super) struct Draft {
-    /// The slice that it replaces; none if it is a new one.
+    /// The existing slice that it updates; `None` for a new slice.
     pub(super) origin: Option<Arc<EndpointSlice>>,
     pub(super) ports: Arc<[EndpointPort]>,
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) because: &'static str,
 }
 
-/// What is to become of the slices of one Service in one family.
+/// The changes to the slices of one Service and address type.
 #[derive(Default)]
 pub(super) struct SliceChanges {
     pub(super) create: Vec<Draft>,
     pub(super) update: Vec<Draft>,
     pub(super) delete: Vec<Arc<EndpointSlice>>,
     pub(super) unchanged: Vec<Arc<EndpointSlice>>,
-    /// How many endpoints no slice had before.
+    /// The number of endpoints that no slice had before.
     pub(super) added: usize,
-    /// How many endpoints slices had that are not wanted any more.
+    /// The number of endpoints that are removed from slices.
     pub(super) removed: usize,
-    /// What there will be in the end.
+    /// The totals after the changes.
     pub(super) totals: Totals,
 }
 
 impl Draft {
-    /// A slice that is there, to be changed.
+    /// An update of an existing slice.
     pub(super) fn of(slice: &Arc<EndpointSlice>, because: &'static str) -> Self {
         Self::with(slice, slice.endpoints.to_vec(), because)
     }
@@ -56,101 +56,103 @@ impl Draft {
 }
 
 impl SliceChanges {
-    /// Fits what is wanted into the slices of a family.
-    pub(super) fn fit(
+    /// Assigns the desired endpoints to the slices of an address type.
+    pub(super) fn pack(
         service: &Service,
-        family: AddressType,
+        address_type: AddressType,
         slices: &[Arc<EndpointSlice>],
-        wanted: DesiredEndpoints,
+        desired: DesiredEndpoints,
         max_endpoints_per_slice: usize,
     ) -> Self {
-        let mut lists = Self::default();
+        let mut changes = Self::default();
         let mut by_ports: BTreeMap<PortSet, Vec<&Arc<EndpointSlice>>> = BTreeMap::new();
         for slice in slices {
             if is_owned(slice, &service.meta.uid) {
                 by_ports.entry(PortSet::of(&slice.ports)).or_default().push(slice);
             } else {
-                lists.delete.push(slice.clone());
+                changes.delete.push(slice.clone());
             }
         }
-        for (ports, group) in wanted.groups {
-            let there = by_ports.remove(&ports).unwrap_or_default();
-            lists.fit_group(service, &there, group, max_endpoints_per_slice);
+        for (ports, group) in desired.groups {
+            let existing = by_ports.remove(&ports).unwrap_or_default();
+            changes.pack_group(service, &existing, group, max_endpoints_per_slice);
         }
-        lists.delete.extend(by_ports.into_values().flatten().cloned());
-        lists.keep_a_placeholder(service, family, slices.len());
-        lists.totals.desired_slices = lists.totals.desired_slices.max(1);
-        lists
+        changes.delete.extend(by_ports.into_values().flatten().cloned());
+        changes.keep_placeholder(service, address_type, slices.len());
+        changes.totals.desired_slices = changes.totals.desired_slices.max(1);
+        changes
     }
 
-    fn fit_group(
+    fn pack_group(
         &mut self,
         service: &Service,
-        there: &[&Arc<EndpointSlice>],
+        existing: &[&Arc<EndpointSlice>],
         group: PortGroup,
         max_endpoints_per_slice: usize,
     ) {
-        let PortGroup { ports, endpoints: mut left } = group;
-        let wanted = left.len();
+        let PortGroup { ports, endpoints: mut unplaced } = group;
+        let desired = unplaced.len();
         let (mut update, mut unchanged, mut create) = (Vec::new(), Vec::new(), Vec::new());
         let mut deleted = 0;
-        for slice in there {
-            let kept = Kept::of(slice, &mut left);
+        for slice in existing {
+            let kept = Kept::of(slice, &mut unplaced);
             self.removed += kept.removed;
             if kept.is_changed && kept.endpoints.is_empty() {
                 self.delete.push(Arc::clone(slice));
                 deleted += 1;
             } else if kept.is_changed {
-                update.push(Draft::with(slice, kept.endpoints, "its endpoints changed"));
+                update.push(Draft::with(slice, kept.endpoints, "endpoints of the slice changed"));
             } else if labels::have_changed(slice, service) {
-                update.push(Draft::of(slice, "the labels of its Service changed"));
+                update.push(Draft::of(slice, "labels of the Service changed"));
             } else {
                 unchanged.push(Arc::clone(slice));
             }
         }
-        self.added += left.len();
-        fill_up(&mut update, &mut left, max_endpoints_per_slice);
-        while !left.is_empty() {
-            let mut draft = match tightest_fit(&unchanged, left.len(), max_endpoints_per_slice) {
-                Some(at) => Draft::of(&unchanged.remove(at), "it takes up new endpoints"),
-                None => Draft::empty(ports.clone(), "there are new endpoints"),
+        self.added += unplaced.len();
+        fill_fullest_first(&mut update, &mut unplaced, max_endpoints_per_slice);
+        while !unplaced.is_empty() {
+            let mut draft = match tightest_fit(&unchanged, unplaced.len(), max_endpoints_per_slice) {
+                Some(at) => Draft::of(&unchanged.remove(at), "new endpoints are added to the slice"),
+                None => Draft::empty(ports.clone(), "new endpoints need a slice"),
             };
-            fill(&mut draft, &mut left, max_endpoints_per_slice);
+            fill(&mut draft, &mut unplaced, max_endpoints_per_slice);
             if draft.origin.is_some() { &mut update } else { &mut create }.push(draft);
         }
-        self.totals.endpoints += wanted;
-        self.totals.slices += there.len() + create.len() - deleted;
-        self.totals.desired_slices += wanted.div_ceil(max_endpoints_per_slice.max(1));
+        self.totals.endpoints += desired;
+        self.totals.slices += existing.len() + create.len() - deleted;
+        self.totals.desired_slices += desired.div_ceil(max_endpoints_per_slice.max(1));
         self.create.append(&mut create);
         self.update.append(&mut update);
         self.unchanged.append(&mut unchanged);
     }
 
-    /// Where no slice would be left, an empty one says that there are no endpoints, as opposed to that
-    /// nobody has looked yet.
-    fn keep_a_placeholder(&mut self, service: &Service, family: AddressType, there: usize) {
-        if there != self.delete.len() || !self.create.is_empty() {
+    /// If no slice would remain, an empty one is kept or created: it shows that there are no endpoints, as
+    /// opposed to a Service that has not been reconciled yet.
+    fn keep_placeholder(&mut self, service: &Service, address_type: AddressType, existing: usize) {
+        if existing != self.delete.len() || !self.create.is_empty() {
             return;
         }
         let is_placeholder = |slice: &EndpointSlice| {
             let is_bare = slice.endpoints.is_empty() && slice.ports.is_empty();
-            is_bare && slice.address_type == family.as_str() && slice.meta.labels == labels::wanted(service)
+            is_bare
+                && slice.address_type == address_type.as_str()
+                && slice.meta.labels == labels::desired(service)
         };
         match &self.delete[..] {
             [slice] if is_placeholder(slice) => self.unchanged.append(&mut self.delete),
-            _ => self.create.push(Draft::empty(Arc::default(), "there are no endpoints")),
+            _ => self.create.push(Draft::empty(Arc::default(), "the Service has no endpoints")),
         }
         self.totals.slices += 1;
     }
 }
 
-/// Whether a slice belongs to this life of a Service.
+/// Whether a slice is owned by the Service with this UID.
 pub(super) fn is_owned(slice: &EndpointSlice, service: &Uid) -> bool {
     let owners = &slice.meta.owner_references;
     owners.iter().any(|owner| owner.uid == *service && owner.kind == "Service" && owner.api_version == "v1")
 }
 
-/// What a slice has of what is wanted.
+/// The desired endpoints that a slice already has.
 struct Kept {
     endpoints: Vec<Endpoint>,
     removed: usize,
@@ -158,14 +160,14 @@ struct Kept {
 }
 
 impl Kept {
-    /// Takes what a slice has from what is left to be placed, so that no other slice has it, too.
-    fn of(slice: &EndpointSlice, left: &mut BTreeMap<EndpointIdentity, Endpoint>) -> Self {
+    /// Removes the slice's endpoints from the unplaced ones, so that no other slice keeps them as well.
+    fn of(slice: &EndpointSlice, unplaced: &mut BTreeMap<EndpointIdentity, Endpoint>) -> Self {
         let mut endpoints = Vec::with_capacity(slice.endpoints.len());
         let mut differs = false;
-        for there in &slice.endpoints {
-            if let Some(wanted) = left.remove(&EndpointIdentity::of(there)) {
-                differs |= !is_same(&wanted, there);
-                endpoints.push(wanted);
+        for current in &slice.endpoints {
+            if let Some(desired) = unplaced.remove(&EndpointIdentity::of(current)) {
+                differs |= !is_same(&desired, current);
+                endpoints.push(desired);
             }
         }
         let removed = slice.endpoints.len() - endpoints.len();
@@ -173,51 +175,59 @@ impl Kept {
     }
 }
 
-/// Whether two endpoints of one identity are equal. Who should prefer them is seen to later.
-fn is_same(wanted: &Endpoint, there: &Endpoint) -> bool {
-    wanted.node_name == there.node_name
-        && wanted.zone == there.zone
-        && wanted.conditions == there.conditions
-        && is_same_target(wanted.target_ref.as_ref(), there.target_ref.as_ref())
+/// Whether two endpoints with the same identity are equal. Hints are compared later.
+fn is_same(desired: &Endpoint, current: &Endpoint) -> bool {
+    desired.node_name == current.node_name
+        && desired.zone == current.zone
+        && desired.conditions == current.conditions
+        && is_same_target(desired.target_ref.as_ref(), current.target_ref.as_ref())
 }
 
-/// Whether two references mean the same life of an object, in whatever state.
-fn is_same_target(wanted: Option<&TargetRef>, there: Option<&TargetRef>) -> bool {
+/// Whether two references name the same object by UID, regardless of resourceVersion.
+fn is_same_target(desired: Option<&TargetRef>, current: Option<&TargetRef>) -> bool {
     let parts = |target: &TargetRef| {
         let mut rest = target.rest.as_deref().cloned().unwrap_or_default();
         rest.resource_version = ResourceVersion::default();
         (target.kind.clone(), target.namespace.clone(), target.name.clone(), target.uid.clone(), rest)
     };
-    wanted.map(parts) == there.map(parts)
+    desired.map(parts) == current.map(parts)
 }
 
 /// Fills slices that change anyway, the fullest first.
-fn fill_up(
+fn fill_fullest_first(
     drafts: &mut [Draft],
-    left: &mut BTreeMap<EndpointIdentity, Endpoint>,
+    unplaced: &mut BTreeMap<EndpointIdentity, Endpoint>,
     max_endpoints_per_slice: usize,
 ) {
     let mut order: Vec<_> = (0..drafts.len()).collect();
     order.sort_by_key(|at| Reverse(drafts[*at].endpoints.len()));
     for at in order {
-        fill(&mut drafts[at], left, max_endpoints_per_slice);
+        fill(&mut drafts[at], unplaced, max_endpoints_per_slice);
     }
 }
 
-fn fill(draft: &mut Draft, left: &mut BTreeMap<EndpointIdentity, Endpoint>, max_endpoints_per_slice: usize) {
+fn fill(
+    draft: &mut Draft,
+    unplaced: &mut BTreeMap<EndpointIdentity, Endpoint>,
+    max_endpoints_per_slice: usize,
+) {
     while draft.endpoints.len() < max_endpoints_per_slice.max(1)
-        && let Some((_, endpoint)) = left.pop_first()
+        && let Some((_, endpoint)) = unplaced.pop_first()
     {
         draft.endpoints.push(endpoint);
     }
 }
 
-/// The slice that is closest to full once it has taken all that is left.
-fn tightest_fit(slices: &[Arc<EndpointSlice>], left: usize, max_endpoints_per_slice: usize) -> Option<usize> {
-    if left >= max_endpoints_per_slice {
+/// The slice that is closest to full after it has taken all unplaced endpoints.
+fn tightest_fit(
+    slices: &[Arc<EndpointSlice>],
+    unplaced: usize,
+    max_endpoints_per_slice: usize,
+) -> Option<usize> {
+    if unplaced >= max_endpoints_per_slice {
         return None;
     }
-    let room = |slice: &EndpointSlice| max_endpoints_per_slice.checked_sub(left + slice.endpoints.len());
-    let fitting = slices.iter().enumerate().filter_map(|(at, slice)| Some((room(slice)?, at)));
+    let free = |slice: &EndpointSlice| max_endpoints_per_slice.checked_sub(unplaced + slice.endpoints.len());
+    let fitting = slices.iter().enumerate().filter_map(|(at, slice)| Some((free(slice)?, at)));
     fitting.min().map(|(_, at)| at)
 }

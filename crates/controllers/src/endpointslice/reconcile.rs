@@ -1,4 +1,4 @@
-//! Lets deciding and applying alternate, family by family, and tells what came of it.
+//! Reconciles Services: decides and applies for each address type, and reports errors.
 
 use std::time::Duration;
 
@@ -10,33 +10,32 @@ use keleustes_plan::{
 
 use super::endpoints::{AddressType, DesiredEndpoints};
 use super::gather::{Gathered, Inputs};
-use super::hints::{HintMode, hint};
-use super::memory::{EndpointSliceMemory, Written};
+use super::hints::{HintMode, set_hints};
+use super::memory::{EndpointSliceMemory, OwnWrite};
 use super::packing::SliceChanges;
 use super::writes::{Operation, SliceWrite, SliceWriter, delete_unsupported_type};
 use super::{EndpointSliceOptions, metrics, topology, zones_key};
 
-/// How long changes of pods gather for each slice that a turn writes. Every write goes to every node of the
-/// cluster, and pods of a large Service change faster than one write after the other can tell of it; the first
-/// change after a quiet time is told at once.
-const GATHERING_A_SLICE: Duration = Duration::from_millis(100);
-/// How long they gather at first, however many slices a turn writes.
-const GATHERING_MAX: Duration = Duration::from_millis(500);
-/// How long they gather at most while there is no end to them. More often than once a second kube-proxy does not look
-/// by default.
-const GATHERING_IN_A_ROW_MAX: Duration = Duration::from_secs(1);
+/// The debounce interval for changes of pods, per slice that a reconcile writes. Every write goes to every
+/// node of the cluster, and pods of a large Service change faster than single writes could report. The first
+/// change after a quiet period is written at once.
+const DEBOUNCE_PER_SLICE: Duration = Duration::from_millis(100);
+/// The maximum of the first debounce interval, however many slices a reconcile writes.
+const DEBOUNCE_FIRST_MAX: Duration = Duration::from_millis(500);
+/// The maximum debounce interval while changes continue. kube-proxy syncs at most once a second by default.
+const DEBOUNCE_MAX: Duration = Duration::from_secs(1);
 
-/// Works on Services, and on the zones of the cluster.
+/// Reconciles Services, and the zones of the cluster.
 pub(super) struct EndpointSliceReconciler {
     memory: Memory<EndpointSliceMemory>,
     max_endpoints_per_slice: usize,
 }
 
-/// What went wrong in one turn.
+/// The errors of one reconcile.
 #[derive(Default)]
-struct Troubles {
-    texts: Vec<String>,
-    wait: Option<Duration>,
+struct SyncErrors {
+    messages: Vec<String>,
+    retry_after: Option<Duration>,
     outage: bool,
 }
 
@@ -46,141 +45,151 @@ impl Reconciler for EndpointSliceReconciler {
         cx: &'a mut Context<'_>,
         item: &'a Item,
     ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.turn(cx, item))
+        Box::pin(self.sync(cx, item))
     }
 }
 
 impl EndpointSliceReconciler {
-    pub(super) fn new(settings: &EndpointSliceOptions, memory: Memory<EndpointSliceMemory>) -> Self {
-        Self { memory, max_endpoints_per_slice: settings.max_endpoints_per_slice }
+    pub(super) fn new(options: &EndpointSliceOptions, memory: Memory<EndpointSliceMemory>) -> Self {
+        Self { memory, max_endpoints_per_slice: options.max_endpoints_per_slice }
     }
 
-    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn sync(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         if item.key == zones_key() {
-            self.survey_zones(cx);
+            self.update_zones(cx);
             return Ok(Requeue::Forget);
         }
-        // A change of a pod may have come in while the turn before was deciding, too late to be part of it and too
-        // early to wait.
+        // A pod change during the previous reconcile came too late for that reconcile and was enqueued
+        // before its debounce interval started.
         let debounce_remaining = self.debounce_remaining(cx, &item.key);
         if !debounce_remaining.is_zero() {
             return Ok(Requeue::KeepBackoff(debounce_remaining));
         }
-        let result = self.service_turn(cx, &item.key).await;
+        let result = self.sync_service(cx, &item.key).await;
         cx.measure(metrics::SYNCS.increment(&[if result.is_ok() { "success" } else { "error" }]));
         result.map(|()| Requeue::Forget)
     }
 
     fn debounce_remaining(&self, cx: &Context<'_>, service: &Key) -> Duration {
         let now = cx.gather(|view| view.now().monotonic);
-        self.memory.with(|recall| recall.debounce_remaining(service, now))
+        self.memory.with(|memory| memory.debounce_remaining(service, now))
     }
 
-    /// Looks at the nodes, and wakes the Services whose hints do not suit them any more.
-    fn survey_zones(&self, cx: &mut Context<'_>) {
-        let zones = cx.gather(|view| topology::survey(view.all::<Node>()));
-        for service in self.memory.with(|recall| recall.survey(zones)) {
+    /// Computes the CPU ratios of the zones from the nodes, and enqueues the Services whose hints overload a
+    /// zone.
+    fn update_zones(&self, cx: &mut Context<'_>) {
+        let zones = cx.gather(|view| topology::zone_cpu_ratios(view.all::<Node>()));
+        for service in self.memory.with(|memory| memory.set_zones(zones)) {
             cx.enqueue(service);
         }
     }
 
-    async fn service_turn(&self, cx: &mut Context<'_>, key: &Key) -> Result<(), ReconcileError> {
-        let facts = match cx.gather(|view| self.gather(view, key)) {
-            Gathered::Gone => {
-                self.memory.with(|recall| recall.forget(key));
-                self.take_stock(cx);
+    async fn sync_service(&self, cx: &mut Context<'_>, key: &Key) -> Result<(), ReconcileError> {
+        let inputs = match cx.gather(|view| self.gather(view, key)) {
+            Gathered::NotFound => {
+                self.memory.with(|memory| memory.forget(key));
+                self.observe_totals(cx);
                 return Ok(());
             }
-            Gathered::Foreign => return Ok(()),
-            Gathered::Ours(facts) => facts,
+            Gathered::NotManaged => return Ok(()),
+            Gathered::Managed(inputs) => inputs,
         };
-        // Otherwise the first turn in a new process would find no zones and take away all hints.
-        let wants_zones = HintMode::of(&facts.service) == HintMode::Proportional;
-        if wants_zones && self.memory.with(|recall| recall.zones().is_none()) {
-            self.survey_zones(cx);
+        // Without this, the first reconcile of a new process would find no zones and remove all hints.
+        let needs_zones = HintMode::of(&inputs.service) == HintMode::Proportional;
+        if needs_zones && self.memory.with(|memory| memory.zones().is_none()) {
+            self.update_zones(cx);
         }
-        let trigger_time = self.memory.with(|recall| recall.begin_turn(&facts.service));
-        let families = AddressType::of(&facts.service);
-        let mut troubles = Troubles::default();
-        for family in &families {
-            self.family_turn(cx, &facts, *family, trigger_time, &mut troubles).await;
+        let trigger_time = self.memory.with(|memory| memory.begin_sync(&inputs.service));
+        let address_types = AddressType::of(&inputs.service);
+        let mut errors = SyncErrors::default();
+        for address_type in &address_types {
+            self.sync_address_type(cx, &inputs, *address_type, trigger_time, &mut errors).await;
         }
-        self.delete_strangers(cx, &facts, &families, &mut troubles).await;
-        troubles.tell(cx, &facts.service).await
+        self.delete_unsupported_types(cx, &inputs, &address_types, &mut errors).await;
+        errors.report(cx, &inputs.service).await
     }
 
-    /// Takes what there is from the caches, and notes what is not before a cache moves on.
+    /// Reads the caches, and records missing nodes before the caches change.
     fn gather(&self, view: &View<'_>, key: &Key) -> Gathered {
         let gathered = Gathered::gather(view, key);
-        if let Gathered::Ours(facts) = &gathered {
-            self.memory.with(|recall| recall.misses(key, facts.missing_nodes()));
+        if let Gathered::Managed(inputs) = &gathered {
+            self.memory.with(|memory| memory.set_missing_nodes(key, inputs.missing_nodes()));
         }
         gathered
     }
 
-    async fn family_turn(
+    async fn sync_address_type(
         &self,
         cx: &mut Context<'_>,
-        facts: &Inputs,
-        family: AddressType,
+        inputs: &Inputs,
+        address_type: AddressType,
         trigger_time: Option<Time>,
-        troubles: &mut Troubles,
+        errors: &mut SyncErrors,
     ) {
-        let service = &facts.service;
-        let mut wanted = DesiredEndpoints::of(facts, family);
-        troubles.texts.append(&mut wanted.complaints);
-        let slices: Vec<_> =
-            facts.slices.iter().filter(|slice| slice.address_type == family.as_str()).cloned().collect();
-        let mut lists = SliceChanges::fit(service, family, &slices, wanted, self.max_endpoints_per_slice);
-        cx.measure(metrics::number(&metrics::ADDED, &[], lists.added));
-        cx.measure(metrics::number(&metrics::REMOVED, &[], lists.removed));
+        let service = &inputs.service;
+        let mut desired = DesiredEndpoints::of(inputs, address_type);
+        errors.messages.append(&mut desired.errors);
+        let slices: Vec<_> = inputs
+            .slices
+            .iter()
+            .filter(|slice| slice.address_type == address_type.as_str())
+            .cloned()
+            .collect();
+        let mut changes =
+            SliceChanges::pack(service, address_type, &slices, desired, self.max_endpoints_per_slice);
+        cx.measure(metrics::number(&metrics::ADDED, &[], changes.added));
+        cx.measure(metrics::number(&metrics::REMOVED, &[], changes.removed));
 
-        let events = hint(&mut lists, service, family, &self.memory);
-        let wish = HintMode::of(service);
-        let distribution =
-            service.traffic_distribution.as_ref().filter(|_| matches!(wish, HintMode::Close { .. }));
-        self.memory.with(|recall| recall.count(&service.meta.key, lists.totals, distribution));
-        self.take_stock(cx);
+        let events = set_hints(&mut changes, service, address_type, &self.memory);
+        let hint_mode = HintMode::of(service);
+        let distribution = service
+            .traffic_distribution
+            .as_ref()
+            .filter(|_| matches!(hint_mode, HintMode::PreferClose { .. }));
+        self.memory.with(|memory| memory.set_totals(&service.meta.key, changes.totals, distribution));
+        self.observe_totals(cx);
 
-        let writes = SliceWriter::new(service, family, trigger_time).writes(lists);
-        let changed = writes.len();
-        if changed == 0 || self.apply(cx, &service.meta.key, writes, troubles).await {
-            let topology = if wish == HintMode::Proportional { "Auto" } else { "Disabled" };
+        let writes = SliceWriter::new(service, address_type, trigger_time).writes(changes);
+        let write_count = writes.len();
+        if write_count == 0 || self.apply(cx, &service.meta.key, writes, errors).await {
+            let topology = if hint_mode == HintMode::Proportional { "Auto" } else { "Disabled" };
             let labels = [topology, distribution.map_or("", |distribution| distribution.as_str())];
-            cx.measure(metrics::number(&metrics::CHANGED, &labels, changed));
+            cx.measure(metrics::number(&metrics::CHANGED, &labels, write_count));
         }
         record(cx, events).await;
     }
 
-    /// Deletes slices of families that the Service does not have.
-    async fn delete_strangers(
+    /// Deletes slices of address types that the Service does not have.
+    async fn delete_unsupported_types(
         &self,
         cx: &mut Context<'_>,
-        facts: &Inputs,
-        families: &[AddressType],
-        troubles: &mut Troubles,
+        inputs: &Inputs,
+        address_types: &[AddressType],
+        errors: &mut SyncErrors,
     ) {
-        let is_known =
-            |slice: &EndpointSlice| families.iter().any(|family| slice.address_type == family.as_str());
-        let strangers = facts.slices.iter().filter(|slice| !is_known(slice));
-        let writes: Vec<_> = strangers.map(|slice| delete_unsupported_type(slice)).collect();
+        let is_supported = |slice: &EndpointSlice| {
+            address_types.iter().any(|address_type| slice.address_type == address_type.as_str())
+        };
+        let unsupported = inputs.slices.iter().filter(|slice| !is_supported(slice));
+        let writes: Vec<_> = unsupported.map(|slice| delete_unsupported_type(slice)).collect();
         if !writes.is_empty() {
-            for family in
-                [AddressType::V4, AddressType::V6].into_iter().filter(|family| !families.contains(family))
+            for address_type in [AddressType::Ipv4, AddressType::Ipv6]
+                .into_iter()
+                .filter(|address_type| !address_types.contains(address_type))
             {
-                self.memory.with(|recall| recall.remove_hint_counts(&facts.service.meta.key, family));
+                self.memory.with(|memory| memory.remove_hint_counts(&inputs.service.meta.key, address_type));
             }
-            self.apply(cx, &facts.service.meta.key, writes, troubles).await;
+            self.apply(cx, &inputs.service.meta.key, writes, errors).await;
         }
     }
 
-    /// Sends writes, one after the other. Tells whether all of them were done.
+    /// Sends writes one after the other. Returns whether all of them succeeded.
     async fn apply(
         &self,
         cx: &mut Context<'_>,
         service: &Key,
         writes: Vec<SliceWrite>,
-        troubles: &mut Troubles,
+        errors: &mut SyncErrors,
     ) -> bool {
         self.start_debounce(cx, service, writes.len());
         let mut all_done = true;
@@ -188,11 +197,11 @@ impl EndpointSliceReconciler {
             let stops = sent.write.on_failure == OnFailure::StopAndRetry;
             match self.send(cx, service, sent).await {
                 Ok(()) => {}
-                Err(Refused::Moot) => return false,
-                Err(Refused::Trouble { text, wait, outage }) => {
-                    troubles.texts.push(text);
-                    troubles.wait = troubles.wait.max(wait);
-                    troubles.outage |= outage;
+                Err(WriteError::NamespaceTerminating) => return false,
+                Err(WriteError::Error { text, retry_after, outage }) => {
+                    errors.messages.push(text);
+                    errors.retry_after = errors.retry_after.max(retry_after);
+                    errors.outage |= outage;
                     all_done = false;
                     if stops {
                         break;
@@ -205,13 +214,14 @@ impl EndpointSliceReconciler {
 
     fn start_debounce(&self, cx: &Context<'_>, service: &Key, slices: usize) {
         let now = cx.gather(|view| view.now().monotonic);
-        let at_first =
-            GATHERING_A_SLICE.saturating_mul(u32::try_from(slices).unwrap_or(u32::MAX)).min(GATHERING_MAX);
-        self.memory.with(|recall| recall.start_debounce(service, now, at_first, GATHERING_IN_A_ROW_MAX));
+        let at_first = DEBOUNCE_PER_SLICE
+            .saturating_mul(u32::try_from(slices).unwrap_or(u32::MAX))
+            .min(DEBOUNCE_FIRST_MAX);
+        self.memory.with(|memory| memory.start_debounce(service, now, at_first, DEBOUNCE_MAX));
     }
 
-    async fn send(&self, cx: &mut Context<'_>, service: &Key, sent: SliceWrite) -> Result<(), Refused> {
-        let SliceWrite { operation, write, failed } = sent;
+    async fn send(&self, cx: &mut Context<'_>, service: &Key, sent: SliceWrite) -> Result<(), WriteError> {
+        let SliceWrite { operation, write, error } = sent;
         let target = write.target.clone();
         let Applied { mut outcomes, error: retry } = cx.apply(Plan::of(write)).await;
         let why = match outcomes.pop() {
@@ -219,48 +229,48 @@ impl EndpointSliceReconciler {
                 cx.measure(metrics::CHANGES.increment(&[operation.as_str()]));
                 let namespace = target.key.namespace.clone();
                 let (slice, uid, written) = match operation {
-                    Operation::Create => (Key { namespace, name }, uid, Written::State(version)),
-                    Operation::Update => (target.key, target.uid, Written::State(version)),
-                    Operation::Delete => (target.key, target.uid, Written::End),
+                    Operation::Create => (Key { namespace, name }, uid, OwnWrite::Version(version)),
+                    Operation::Update => (target.key, target.uid, OwnWrite::Version(version)),
+                    Operation::Delete => (target.key, target.uid, OwnWrite::Deleted),
                 };
-                self.note_own_work(cx, service, &slice, uid, written);
+                self.note_own_write(cx, service, &slice, uid, written);
                 return Ok(());
             }
             Some(Outcome::Failed(failure)) => {
                 let is_create = operation == Operation::Create;
                 if is_create && failure.reason == ErrorReason::NamespaceTerminating {
-                    return Err(Refused::Moot);
+                    return Err(WriteError::NamespaceTerminating);
                 }
                 failure.to_string()
             }
-            // Somebody has deleted it; where its endpoints go is decided anew.
+            // Another client deleted the slice; the next reconcile places its endpoints again.
             Some(Outcome::Unneeded) => format!("{} {:?} not found", EndpointSlice::RESOURCE, target.key.name),
             Some(Outcome::NotSent) | None => {
                 retry.as_ref().map_or_else(String::new, |retry| retry.because.clone())
             }
         };
-        let text = format!("{failed} for Service {service}: {why}");
+        let text = format!("{error} for Service {service}: {why}");
         let outage = retry.as_ref().is_some_and(|retry| retry.outage);
-        Err(Refused::Trouble { text, wait: retry.and_then(|retry| retry.retry_after), outage })
+        Err(WriteError::Error { text, retry_after: retry.and_then(|retry| retry.retry_after), outage })
     }
 
-    /// Remembers what the cache is going to show as our own work, unless it does so already.
-    fn note_own_work(&self, cx: &Context<'_>, service: &Key, slice: &Key, uid: Uid, written: Written) {
+    /// Remembers this controller's write until the cache shows it, unless the cache already does.
+    fn note_own_write(&self, cx: &Context<'_>, service: &Key, slice: &Key, uid: Uid, written: OwnWrite) {
         let is_seen = cx.gather(|view| match (view.get::<EndpointSlice>(slice), &written) {
-            (Some(there), Written::State(version)) => {
-                there.meta.uid == uid && !there.meta.resource_version.is_older_than(version)
+            (Some(slice), OwnWrite::Version(version)) => {
+                slice.meta.uid == uid && !slice.meta.resource_version.is_older_than(version)
             }
-            (Some(there), Written::End) => there.meta.uid != uid,
-            (None, written) => *written == Written::End,
+            (Some(slice), OwnWrite::Deleted) => slice.meta.uid != uid,
+            (None, written) => *written == OwnWrite::Deleted,
         });
         if !is_seen {
-            self.memory.with(|recall| recall.wrote(service, uid, written));
+            self.memory.with(|memory| memory.record_write(service, uid, written));
         }
     }
 
-    fn take_stock(&self, cx: &mut Context<'_>) {
-        let stock = self.memory.with(|recall| metrics::stock(recall));
-        stock.into_iter().for_each(|measurement| cx.measure(measurement));
+    fn observe_totals(&self, cx: &mut Context<'_>) {
+        let totals = self.memory.with(|memory| metrics::totals(memory));
+        totals.into_iter().for_each(|measurement| cx.measure(measurement));
     }
 }
 
@@ -272,23 +282,23 @@ async fn record(cx: &mut Context<'_>, events: Vec<PlannedEvent>) {
     }
 }
 
-/// Why a write was not done.
-enum Refused {
-    /// The namespace is going away, which makes everything else needless.
-    Moot,
-    /// Something that people are told of, and that is tried again.
-    Trouble { text: String, wait: Option<Duration>, outage: bool },
+/// Why a write did not succeed.
+enum WriteError {
+    /// The namespace is terminating, so that further writes are pointless.
+    NamespaceTerminating,
+    /// An error that is recorded as an event and retried.
+    Error { text: String, retry_after: Option<Duration>, outage: bool },
 }
 
-impl Troubles {
-    /// Tells people what went wrong, and asks for another try.
-    async fn tell(mut self, cx: &mut Context<'_>, service: &Service) -> Result<(), ReconcileError> {
+impl SyncErrors {
+    /// Records an event for the errors and returns them, so that the Service is retried.
+    async fn report(mut self, cx: &mut Context<'_>, service: &Service) -> Result<(), ReconcileError> {
         let mut seen = std::collections::BTreeSet::new();
-        self.texts.retain(|text| seen.insert(text.clone()));
-        let because = match &self.texts[..] {
+        self.messages.retain(|text| seen.insert(text.clone()));
+        let because = match &self.messages[..] {
             [] => return Ok(()),
             [text] => text.clone(),
-            texts => format!("[{}]", texts.join(", ")),
+            messages => format!("[{}]", messages.join(", ")),
         };
         let message = format!("Error updating Endpoint Slices for Service {}: {because}", service.meta.key);
         record(
@@ -297,7 +307,7 @@ impl Troubles {
         )
         .await;
         Err(ReconcileError {
-            retry_after: self.wait,
+            retry_after: self.retry_after,
             outage: self.outage,
             ..ReconcileError::because(because)
         })

@@ -1,4 +1,5 @@
-//! Hints in proportion to CPUs: every zone's clients prefer as many endpoints as the zone has of the cluster.
+//! Topology aware hints: each zone gets a share of the endpoints in proportion to its share of the cluster's
+//! CPUs.
 //!
 //! Parity: staging/src/k8s.io/endpointslice/topologycache/.
 
@@ -13,34 +14,33 @@ use super::hints::{is_ready, prefer_zone};
 use super::packing::{Draft, SliceChanges};
 use super::zones::{Allocation, AllocationError, HintsPerZone, NodeCpu, ZoneCpuRatios, balance};
 
-/// Nodes with one of these labels run no ordinary pods.
+/// Nodes with one of these labels are excluded, because they run no ordinary pods.
 const EXCLUDED: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
-/// Why a Service gets no hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoHints {
-    /// The zones do not allow it.
-    Refused(AllocationError),
-    /// An endpoint is in no zone.
+    /// The zones do not allow hints.
+    WriteError(AllocationError),
+    /// An endpoint has no zone.
     NoZone,
-    /// There was no endpoint to hint.
-    Nothing,
+    /// There is no endpoint that could get a hint.
+    NoEndpoints,
 }
 
 impl fmt::Display for NoHints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (text, counts) = match self {
             Self::NoZone => ("One or more endpoints do not have a zone specified", None),
-            Self::Nothing => ("No hints allocated for zones", None),
-            Self::Refused(AllocationError::InsufficientNodes) => (
+            Self::NoEndpoints => ("No hints allocated for zones", None),
+            Self::WriteError(AllocationError::InsufficientNodes) => (
                 "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes",
                 None,
             ),
-            Self::Refused(AllocationError::FewEndpoints { endpoints, zones }) => {
+            Self::WriteError(AllocationError::InsufficientEndpoints { endpoints, zones }) => {
                 ("Insufficient number of endpoints", Some((endpoints, zones)))
             }
-            Self::Refused(AllocationError::Overload { endpoints, zones }) => (
-                "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold",
+            Self::WriteError(AllocationError::Overload { endpoints, zones }) => (
+                "Unable to allocate minimum required endpoints to each zone without exceeding is_overloaded threshold",
                 Some((endpoints, zones)),
             ),
         };
@@ -49,8 +49,8 @@ impl fmt::Display for NoHints {
     }
 }
 
-/// Looks at all nodes of the cluster.
-pub(super) fn survey<'n>(nodes: impl Iterator<Item = &'n Arc<Node>>) -> ZoneCpuRatios {
+/// Computes the CPU ratios of the zones from all nodes.
+pub(super) fn zone_cpu_ratios<'n>(nodes: impl Iterator<Item = &'n Arc<Node>>) -> ZoneCpuRatios {
     let is_excluded = |node: &Node| EXCLUDED.iter().any(|label| node.meta.labels.value(label).is_some());
     let counted = nodes.filter(|node| node.is_ready() && !is_excluded(node));
     ZoneCpuRatios::of(
@@ -58,14 +58,14 @@ pub(super) fn survey<'n>(nodes: impl Iterator<Item = &'n Arc<Node>>) -> ZoneCpuR
     )
 }
 
-/// Gives every ready endpoint a zone and tells how many each zone has got.
+/// Assigns every ready endpoint to a zone. Returns the number of endpoints per zone.
 ///
 /// # Errors
-/// Why that cannot be; hints may have been half changed then.
-pub(super) fn add_hints(lists: &mut SliceChanges, zones: &ZoneCpuRatios) -> Result<HintsPerZone, NoHints> {
-    let allotments = zones.allocate(ready_endpoints(lists)).map_err(NoHints::Refused)?;
-    let mut counts = keep_good_slices(lists, &allotments);
-    let mut drafts: Vec<&mut Draft> = lists.create.iter_mut().chain(&mut lists.update).collect();
+/// The reason why hints are not possible; some hints may already be changed then.
+pub(super) fn add_hints(changes: &mut SliceChanges, zones: &ZoneCpuRatios) -> Result<HintsPerZone, NoHints> {
+    let allocations = zones.allocate(ready_endpoints(changes)).map_err(NoHints::WriteError)?;
+    let mut counts = keep_slices_with_valid_hints(changes, &allocations);
+    let mut drafts: Vec<&mut Draft> = changes.create.iter_mut().chain(&mut changes.update).collect();
     for endpoint in ready_in(&mut drafts) {
         if endpoint.zone.is_empty() {
             return Err(NoHints::NoZone);
@@ -73,44 +73,44 @@ pub(super) fn add_hints(lists: &mut SliceChanges, zones: &ZoneCpuRatios) -> Resu
         endpoint.hints = Some(prefer_zone(&endpoint.zone));
         *counts.entry(endpoint.zone.clone()).or_default() += 1;
     }
-    let (giving, receiving) = balance(&allotments, &counts);
+    let (giving, receiving) = balance(&allocations, &counts);
     move_hints(&mut drafts, giving, receiving, &mut counts);
-    if counts.is_empty() { Err(NoHints::Nothing) } else { Ok(counts) }
+    if counts.is_empty() { Err(NoHints::NoEndpoints) } else { Ok(counts) }
 }
 
-fn ready_endpoints(lists: &SliceChanges) -> usize {
-    let drafted = lists.create.iter().chain(&lists.update).flat_map(|draft| &draft.endpoints);
-    let unchanged = lists.unchanged.iter().flat_map(|slice| &slice.endpoints);
-    drafted.chain(unchanged).filter(|endpoint| is_ready(endpoint)).count()
+fn ready_endpoints(changes: &SliceChanges) -> usize {
+    let draft_endpoints = changes.create.iter().chain(&changes.update).flat_map(|draft| &draft.endpoints);
+    let unchanged = changes.unchanged.iter().flat_map(|slice| &slice.endpoints);
+    draft_endpoints.chain(unchanged).filter(|endpoint| is_ready(endpoint)).count()
 }
 
 fn ready_in<'d>(drafts: &'d mut [&mut Draft]) -> impl Iterator<Item = &'d mut Endpoint> {
     drafts.iter_mut().flat_map(|draft| &mut draft.endpoints).filter(|endpoint| is_ready(endpoint))
 }
 
-/// Counts the hints of slices that can stay as they are; the others are to be written anew.
-fn keep_good_slices(
-    lists: &mut SliceChanges,
-    allotments: &BTreeMap<InternedStr, Allocation>,
+/// Counts the hints of slices that can stay unchanged; the other slices are updated.
+fn keep_slices_with_valid_hints(
+    changes: &mut SliceChanges,
+    allocations: &BTreeMap<InternedStr, Allocation>,
 ) -> HintsPerZone {
     let mut counts = HintsPerZone::new();
-    for slice in std::mem::take(&mut lists.unchanged) {
-        match good_hints(&slice, &counts, allotments) {
+    for slice in std::mem::take(&mut changes.unchanged) {
+        match valid_hints(&slice, &counts, allocations) {
             Some(hints) => {
                 hints.into_iter().for_each(|(zone, more)| *counts.entry(zone).or_default() += more);
-                lists.unchanged.push(slice);
+                changes.unchanged.push(slice);
             }
-            None => lists.update.push(Draft::of(&slice, "zones are to be preferred otherwise")),
+            None => changes.update.push(Draft::of(&slice, "zone hints changed")),
         }
     }
     counts
 }
 
-/// How many hints a slice has for each zone, if every ready endpoint has one and no zone gets too many.
-fn good_hints(
+/// The hints per zone of a slice, if every ready endpoint has one and no zone exceeds its maximum.
+fn valid_hints(
     slice: &EndpointSlice,
     counts: &HintsPerZone,
-    allotments: &BTreeMap<InternedStr, Allocation>,
+    allocations: &BTreeMap<InternedStr, Allocation>,
 ) -> Option<HintsPerZone> {
     let mut hints = HintsPerZone::new();
     for endpoint in slice.endpoints.iter().filter(|endpoint| is_ready(endpoint)) {
@@ -119,18 +119,18 @@ fn good_hints(
             return None;
         }
         for zone in zones {
-            allotments.get(&zone.name)?;
+            allocations.get(&zone.name)?;
             *hints.entry(zone.name.clone()).or_default() += 1;
         }
     }
     let fits = |(zone, more): (&InternedStr, &usize)| {
-        let there = counts.get(zone).copied().unwrap_or_default();
-        allotments.get(zone).is_some_and(|allotment| there + more <= allotment.maximum)
+        let current = counts.get(zone).copied().unwrap_or_default();
+        allocations.get(zone).is_some_and(|allocation| current + more <= allocation.maximum)
     };
     hints.iter().all(fits).then_some(hints)
 }
 
-/// Points endpoints of zones that have too many to zones that have too few.
+/// Reassigns endpoints from zones with too many to zones with too few.
 fn move_hints(
     drafts: &mut [&mut Draft],
     mut giving: HintsPerZone,

@@ -1,4 +1,4 @@
-//! Turns what is to become of slices into writes: creates, then updates, then deletes.
+//! Turns slice changes into writes: creates, then updates, then deletes.
 
 use std::sync::Arc;
 
@@ -10,21 +10,20 @@ use super::endpoints::AddressType;
 use super::labels;
 use super::packing::{Draft, SliceChanges, is_owned};
 
-/// When the oldest change happened that a write is about; the difference to when nodes have acted on it is
-/// what people measure.
+/// The annotation with the time of the earliest change that a write handles. Clients measure the programming
+/// latency from it.
 const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 /// The longest name of an object.
 const NAME_MAX: usize = 253;
 
-/// One write and what is to be known about it afterwards.
+/// One write and its error text.
 pub(super) struct SliceWrite {
     pub(super) operation: Operation,
     pub(super) write: Write,
-    /// What to say if it fails.
-    pub(super) failed: String,
+    /// The error text prefix if it fails.
+    pub(super) error: String,
 }
 
-/// What a write does to a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Create,
@@ -33,7 +32,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// As metrics say it.
+    /// The value of the `operation` label.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -43,37 +42,36 @@ impl Operation {
     }
 }
 
-/// Makes the writes of one Service and one family.
+/// Builds the writes of one Service and address type.
 pub(super) struct SliceWriter<'s> {
     service: &'s Service,
-    family: AddressType,
+    address_type: AddressType,
     labels: Labels,
     trigger_time: Option<Time>,
 }
 
 impl<'s> SliceWriter<'s> {
-    pub(super) fn new(service: &'s Service, family: AddressType, trigger_time: Option<Time>) -> Self {
-        Self { service, family, labels: labels::wanted(service), trigger_time }
+    pub(super) fn new(service: &'s Service, address_type: AddressType, trigger_time: Option<Time>) -> Self {
+        Self { service, address_type, labels: labels::desired(service), trigger_time }
     }
 
-    /// Makes the writes.
-    pub(super) fn writes(&self, mut lists: SliceChanges) -> Vec<SliceWrite> {
-        lists.update.retain(|draft| !self.says_nothing_new(draft));
-        let mut recycled = self.recycle(&mut lists);
-        // A Service on its way out takes its slices along; new ones could be left behind.
+    pub(super) fn writes(&self, mut changes: SliceChanges) -> Vec<SliceWrite> {
+        changes.update.retain(|draft| !self.is_unchanged(draft));
+        let mut reused = self.reuse(&mut changes);
+        // The garbage collector deletes the slices of a terminating Service; new ones could be left behind.
         if self.service.meta.deletion_timestamp.is_some() {
-            lists.create.clear();
+            changes.create.clear();
         }
-        let creates = lists.create.iter().map(|draft| self.create(draft));
-        let updates = lists.update.iter().map(|draft| self.update(draft));
+        let creates = changes.create.iter().map(|draft| self.create(draft));
+        let updates = changes.update.iter().map(|draft| self.update(draft));
         let mut writes: Vec<_> = creates.chain(updates).collect();
-        writes.append(&mut recycled);
-        writes.extend(lists.delete.iter().map(|slice| delete(slice)));
+        writes.append(&mut reused);
+        writes.extend(changes.delete.iter().map(|slice| delete(slice)));
         writes
     }
 
-    /// Hints may come out as they were; the time of a change alone is no reason to tell every node.
-    fn says_nothing_new(&self, draft: &Draft) -> bool {
+    /// Hints may come out unchanged, and a new trigger time alone does not justify a write.
+    fn is_unchanged(&self, draft: &Draft) -> bool {
         draft.origin.as_ref().is_some_and(|slice| {
             *slice.endpoints == *draft.endpoints
                 && *slice.ports == *draft.ports
@@ -81,33 +79,30 @@ impl<'s> SliceWriter<'s> {
         })
     }
 
-    /// Turns slices to be deleted into those to be created: one write instead of two, and no moment in which
-    /// the endpoints of a Service are nowhere.
-    fn recycle(&self, lists: &mut SliceChanges) -> Vec<SliceWrite> {
-        let (mut recycled, mut deleted) = (Vec::new(), Vec::new());
-        for slice in lists.delete.drain(..) {
-            let fits = is_owned(&slice, &self.service.meta.uid) && slice.address_type == self.family.as_str();
-            match if fits { lists.create.pop() } else { None } {
-                Some(draft) => recycled.push(self.replace(&slice, &draft)),
+    /// Reuses slices to delete for slices to create: one write instead of two, and the endpoints of the
+    /// Service are never absent in between.
+    fn reuse(&self, changes: &mut SliceChanges) -> Vec<SliceWrite> {
+        let (mut reused, mut deleted) = (Vec::new(), Vec::new());
+        for slice in changes.delete.drain(..) {
+            let fits =
+                is_owned(&slice, &self.service.meta.uid) && slice.address_type == self.address_type.as_str();
+            match if fits { changes.create.pop() } else { None } {
+                Some(draft) => reused.push(self.replace(&slice, &draft)),
                 None => deleted.push(slice),
             }
         }
-        lists.delete = deleted;
-        recycled
+        changes.delete = deleted;
+        reused
     }
 
     fn create(&self, draft: &Draft) -> SliceWrite {
         let key = Key { namespace: self.service.meta.key.namespace.clone(), name: ArcStr::default() };
         let body = self.body(self.new_metadata(), draft);
         let write = Write::create::<EndpointSlice>(key, body).because(draft.because);
-        SliceWrite {
-            operation: Operation::Create,
-            write,
-            failed: "failed to create EndpointSlice".to_owned(),
-        }
+        SliceWrite { operation: Operation::Create, write, error: "failed to create EndpointSlice".to_owned() }
     }
 
-    /// Writes a new slice under the name of an old one, of which nothing stays.
+    /// Overwrites an old slice with a new one under the same name; nothing of the old one is kept.
     fn replace(&self, old: &Arc<EndpointSlice>, draft: &Draft) -> SliceWrite {
         let mut metadata = self.new_metadata();
         metadata["name"] = json!(old.meta.key.name);
@@ -116,7 +111,7 @@ impl<'s> SliceWriter<'s> {
     }
 
     fn update(&self, draft: &Draft) -> SliceWrite {
-        let Some(slice) = &draft.origin else { unreachable!("what is updated is there") };
+        let Some(slice) = &draft.origin else { unreachable!("an updated slice exists") };
         let mut metadata = slice.full_meta_json();
         metadata["labels"] = json!(self.labels);
         update(slice, self.body(metadata, draft), draft.because)
@@ -146,7 +141,7 @@ impl<'s> SliceWriter<'s> {
         }
         json!({
             "metadata": metadata,
-            "addressType": self.family.as_str(),
+            "addressType": self.address_type.as_str(),
             "endpoints": draft.endpoints,
             "ports": draft.ports,
         })
@@ -154,26 +149,26 @@ impl<'s> SliceWriter<'s> {
 }
 
 fn update(slice: &EndpointSlice, body: Value, because: &'static str) -> SliceWrite {
-    let failed = format!("failed to update {} EndpointSlice", slice.meta.key.name);
-    SliceWrite { operation: Operation::Update, write: Write::put(slice, "", body).because(because), failed }
+    let error = format!("failed to update {} EndpointSlice", slice.meta.key.name);
+    SliceWrite { operation: Operation::Update, write: Write::put(slice, "", body).because(because), error }
 }
 
 fn delete(slice: &EndpointSlice) -> SliceWrite {
-    let failed = format!("failed to delete {} EndpointSlice", slice.meta.key.name);
+    let error = format!("failed to delete {} EndpointSlice", slice.meta.key.name);
     SliceWrite {
         operation: Operation::Delete,
-        write: Write::delete(slice).because("its endpoints are gone"),
-        failed,
+        write: Write::delete(slice).because("the slice is not needed any more"),
+        error,
     }
 }
 
-/// Deletes a slice of a type that its Service does not have. Such slices have nothing to do with each other, so
-/// each is tried.
+/// Deletes a slice of an address type that its Service does not have. These deletes are independent: a
+/// failed one does not stop the others.
 pub(super) fn delete_unsupported_type(slice: &EndpointSlice) -> SliceWrite {
-    let write = Write::delete(slice).because("its Service has no addresses of its type");
+    let write = Write::delete(slice).because("the Service does not have this address type");
     SliceWrite {
         operation: Operation::Delete,
         write: write.on_failure(OnFailure::ContinueAndRetry),
-        failed: format!("error deleting {} EndpointSlice", slice.meta.key.name),
+        error: format!("error deleting {} EndpointSlice", slice.meta.key.name),
     }
 }

@@ -1,23 +1,23 @@
-//! How long a Job waits before it replaces pods that failed: longer after every failure.
+//! The exponential backoff before a Job replaces failed pods.
 
 use std::time::Duration;
 
 use keleustes_objects::{ConditionStatus, Pod, Time};
 
-/// The wait after the first failure.
+/// The delay after the first failure.
 const FIRST_SECONDS: i64 = 10;
 
-/// The longest wait.
+/// The longest delay.
 const SECONDS_MAX: i64 = 600;
 
-/// The shortest time after which a waiting Job is looked at again.
+/// The shortest delay after which a Job in backoff is requeued.
 pub(super) const REQUEUE_DELAY_MIN: Duration = Duration::from_secs(1);
 
-/// The failures of a Job's pods since one last succeeded.
+/// The failures of a Job's pods since the last success.
 ///
-/// It is lost with the process; whoever takes over waits for failures that it sees itself. That may
-/// replace a pod a few minutes early, once. Back-off per index does not rest on it: those counts are
-/// annotations of pods.
+/// The record is lost with the process. A new leader only backs off for failures that it observes itself, so
+/// it may replace a pod up to ten minutes early, once. The backoff per index does not use this record: its
+/// counts are annotations on the pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BackoffRecord {
     pub(super) failures: i32,
@@ -25,39 +25,40 @@ pub(super) struct BackoffRecord {
 }
 
 impl BackoffRecord {
-    /// The record once these pods have ended, too.
-    pub(super) fn after<'a>(
+    /// The record after these pods have finished as well.
+    pub(super) fn with_finished_pods<'a>(
         self,
         succeeded: impl Iterator<Item = &'a Pod>,
         failed: impl Iterator<Item = &'a Pod>,
     ) -> Self {
         let last_success = succeeded.map(finished_at).max();
         let failed = failed.map(finished_at);
-        let (before, since): (Self, Vec<_>) = match last_success {
+        let (previous, since): (Self, Vec<_>) = match last_success {
             None => (self, failed.collect()),
             Some(success) => (Self::default(), failed.filter(|failure| *failure > success).collect()),
         };
-        let Some(last_failure) = since.iter().copied().max() else { return before };
+        let Some(last_failure) = since.iter().copied().max() else { return previous };
         let more = i32::try_from(since.len()).unwrap_or(i32::MAX);
-        Self { failures: before.failures.saturating_add(more), last_failure }
+        Self { failures: previous.failures.saturating_add(more), last_failure }
     }
 
-    /// How much of the wait is left.
+    /// The remaining backoff.
     pub(super) fn remaining(self, now: Time) -> Duration {
         remaining(self.failures, self.last_failure, now)
     }
 }
 
-/// How much of the wait after so many failures is left. A failure in the future makes it longer.
+/// The remaining backoff after this many failures. A failure time in the future makes it longer.
 pub(super) fn remaining(failures: i32, last_failure: Option<Time>, now: Time) -> Duration {
     let Some(last_failure) = last_failure.filter(|_| failures > 0) else { return Duration::ZERO };
-    // Six doublings are beyond the longest wait.
+    // Six doublings exceed the longest delay.
     let delay = (FIRST_SECONDS << (failures - 1).min(6)).min(SECONDS_MAX);
     let left = delay.saturating_sub(now.seconds_since(last_failure));
     Duration::from_secs(u64::try_from(left).unwrap_or(0))
 }
 
-/// When a pod ended, as well as can be told; that it never says is older than any time.
+/// When a pod finished, from the best source available. `None`, an unknown time, sorts before every known
+/// time.
 pub(super) fn finished_at(pod: &Pod) -> Option<Time> {
     let unready = || {
         let is_unready = pod.condition("Ready") == Some(ConditionStatus::False);

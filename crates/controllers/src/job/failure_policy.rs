@@ -1,18 +1,18 @@
-//! What the failure of a pod means for its Job: the first rule of the pod failure policy that fits says
-//! so.
+//! What the failure of a pod means for its Job: the action of the first matching rule of the pod failure
+//! policy.
 
 use keleustes_objects::{ContainerStatus, InternedStr, OnExitCodes, OnPodCondition, Pod, PodFailurePolicy};
 
-/// What a policy says about a failed pod.
+/// The result of matching a failed pod against the policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FailurePolicyMatch {
-    /// What is to be done; nothing beyond counting if no rule fits.
+    /// The action of the first matching rule; `None` if no rule matches, then the failure is only counted.
     pub(super) action: Option<FailurePolicyAction>,
-    /// Why the whole Job fails, if it does.
+    /// The message of the FailureTarget condition, if the rule fails the Job.
     pub(super) job_failure_message: Option<String>,
 }
 
-/// What a rule asks for.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FailurePolicyAction {
     FailJob,
@@ -24,7 +24,7 @@ pub(super) enum FailurePolicyAction {
 impl FailurePolicyAction {
     const ALL: [Self; 4] = [Self::FailJob, Self::FailIndex, Self::Ignore, Self::Count];
 
-    /// As the API spells it.
+    /// The spelling of the API.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::FailJob => "FailJob",
@@ -36,21 +36,21 @@ impl FailurePolicyAction {
 }
 
 impl FailurePolicyMatch {
-    /// Whether the failure counts towards limits.
-    pub(super) fn counts(&self) -> bool {
+    /// Whether the failure counts towards the backoff limits.
+    pub(super) fn counts_as_failure(&self) -> bool {
         self.action != Some(FailurePolicyAction::Ignore)
     }
 }
 
-/// Judges a failed pod.
-pub(super) fn judge(policy: Option<&PodFailurePolicy>, pod: &Pod) -> FailurePolicyMatch {
+/// Matches a failed pod against the rules of the policy.
+pub(super) fn match_failure_policy(policy: Option<&PodFailurePolicy>, pod: &Pod) -> FailurePolicyMatch {
     let rules = policy.map_or(&[][..], |policy| &policy.rules).iter().enumerate();
     for (at, rule) in rules {
         let found = match &rule.on_exit_codes {
             Some(codes) => matching_exit(pod, codes),
             None => matching_condition(pod, &rule.on_pod_conditions),
         };
-        // A rule whose action is not known is as good as none.
+        // A rule with an unknown action is skipped.
         let action = FailurePolicyAction::ALL.into_iter().find(|action| rule.action == *action.as_str());
         if let (Some(what), Some(action)) = (found, action) {
             let job_failure_message = (action == FailurePolicyAction::FailJob)
@@ -67,20 +67,20 @@ fn matching_exit(pod: &Pod, codes: &OnExitCodes) -> Option<String> {
         "NotIn" => !codes.values.contains(&code),
         _ => false,
     };
-    let ended_so = |status: &ContainerStatus| {
+    let matching_code = |status: &ContainerStatus| {
         let wanted = codes.container_name.as_ref().is_none_or(|name| *name == status.name);
         let code = status.terminated.as_ref()?.exit_code;
         (wanted && code != 0 && matches(code)).then_some(code)
     };
     pod.container_statuses().iter().find_map(|status| {
-        let code = ended_so(status)?;
+        let code = matching_code(status)?;
         Some(format!("Container {} for pod {} failed with exit code {code}", status.name, pod.meta.key))
     })
 }
 
 fn matching_condition(pod: &Pod, patterns: &[OnPodCondition]) -> Option<String> {
     let holds = |r#type: &InternedStr, status: &InternedStr| {
-        pod.condition(r#type).is_some_and(|there| *status == *there.as_str())
+        pod.condition(r#type).is_some_and(|value| *status == *value.as_str())
     };
     let pattern = patterns.iter().find(|pattern| holds(&pattern.r#type, &pattern.status))?;
     Some(format!("Pod {} has condition {}", pod.meta.key, pattern.r#type))

@@ -2,21 +2,20 @@
 
 use std::fmt;
 
-/// A set of indexes. Its intervals are in order and never touch.
+/// A set of indexes. Its intervals are sorted, disjoint and not adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Indexes(Vec<Interval>);
 
-/// All indexes from the first to the last.
+/// All indexes from the first to the last, inclusive.
 type Interval = (i64, i64);
 
 impl Indexes {
-    /// Reads intervals, as far as they are below the number of completions. Pieces that make no sense are
-    /// skipped.
+    /// Parses intervals, cut off at the number of completions. Malformed intervals are skipped.
     pub(super) fn parse(text: &str, completions: i32) -> Self {
         let completions = i64::from(completions);
         let mut intervals = Vec::new();
-        for piece in text.split(',') {
-            let mut limits = piece.split('-').map(str::parse::<i64>);
+        for interval in text.split(',') {
+            let mut limits = interval.split('-').map(str::parse::<i64>);
             let Some(Ok(first)) = limits.next() else { continue };
             if first >= completions {
                 break;
@@ -33,13 +32,13 @@ impl Indexes {
         Self::of_intervals(intervals)
     }
 
-    /// The same set and these indexes.
+    /// The set with these indexes added.
     pub(super) fn with(&self, indexes: impl IntoIterator<Item = i64>) -> Self {
         let more = indexes.into_iter().map(|index| (index, index));
         Self::of_intervals(self.0.iter().copied().chain(more).collect())
     }
 
-    /// What is in one or the other.
+    /// The union of both sets.
     pub(super) fn union(&self, other: &Self) -> Self {
         Self::of_intervals(self.0.iter().chain(&other.0).copied().collect())
     }
@@ -49,37 +48,35 @@ impl Indexes {
         let mut merged: Vec<Interval> = Vec::with_capacity(intervals.len());
         for (first, last) in intervals {
             match merged.last_mut() {
-                Some(before) if first <= before.1.saturating_add(1) => before.1 = before.1.max(last),
+                Some(previous) if first <= previous.1.saturating_add(1) => previous.1 = previous.1.max(last),
                 _ => merged.push((first, last)),
             }
         }
         Self(merged)
     }
 
-    /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// The number of indexes in the set.
     pub(super) fn count(&self) -> i32 {
         let count: i64 = self.0.iter().map(|(first, last)| last - first + 1).sum();
         i32::try_from(count).unwrap_or(i32::MAX)
     }
 
-    /// Whether an index is among them.
-    pub(super) fn has(&self, index: i64) -> bool {
+    pub(super) fn contains(&self, index: i64) -> bool {
         let at = self.0.partition_point(|(_, last)| *last < index);
         self.0.get(at).is_some_and(|(first, _)| *first <= index)
     }
 
-    /// How many are also among the others.
+    /// The number of indexes that both sets contain.
     pub(super) fn overlap(&self, other: &Self) -> i32 {
-        // Each index is in either set or in both: what both have was counted twice.
+        // An index that both sets contain is counted twice in the sum and once in the union.
         self.count().saturating_add(other.count()).saturating_sub(self.union(other).count())
     }
 
-    /// The lowest indexes below a bound that are not among them, at most so many.
+    /// The lowest indexes below a bound that the set does not contain, at most `at_most` of them.
     pub(super) fn lowest_missing(&self, bound: i32, at_most: usize) -> Vec<i64> {
         let end = (i64::from(bound), i64::from(bound));
         let mut from = 0;
@@ -93,7 +90,7 @@ impl Indexes {
     }
 }
 
-/// Ascending intervals; two neighbours are written as two indexes.
+/// Ascending intervals. Two adjacent indexes are written as two indexes, not as an interval.
 impl fmt::Display for Indexes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (first, last)) in self.0.iter().enumerate() {
@@ -132,7 +129,7 @@ mod tests {
 
     /// Proves JOB-86.
     #[test]
-    fn what_cannot_be_read_is_skipped_and_what_is_too_high_is_cut() {
+    fn malformed_intervals_are_skipped_and_high_indexes_are_cut_off() {
         for (text, completions, read) in [
             ("", 5, ""),
             ("0,1,2", 5, "0-2"),
@@ -149,9 +146,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against sets that are written out.
+        /// Compares every operation with a `BTreeSet`.
         #[test]
-        fn intervals_are_a_set(
+        fn indexes_behave_like_a_btree_set(
             one in prop::collection::btree_set(0_i64..40, 0..30),
             other in prop::collection::btree_set(0_i64..40, 0..30),
             completions in 0_i32..45,
@@ -165,7 +162,7 @@ mod tests {
             prop_assert_eq!(set.union(&others), listed(&one.union(&other).copied().collect()));
             prop_assert_eq!(set.overlap(&others) as usize, one.intersection(&other).count());
             for index in 0..45 {
-                prop_assert_eq!(set.has(index), one.contains(&index));
+                prop_assert_eq!(set.contains(index), one.contains(&index));
             }
             let missing: Vec<i64> =
                 (0..i64::from(completions)).filter(|index| !one.contains(index)).take(at_most).collect();

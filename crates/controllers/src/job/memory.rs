@@ -1,4 +1,4 @@
-//! What the controller remembers in the process.
+//! The state that the controller keeps in the process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,21 +7,22 @@ use keleustes_plan::Measurement;
 
 use super::backoff::BackoffRecord;
 
-/// What the controller remembers. All of it may be lost at any moment: a new process replaces failed
-/// pods a little early, lists pods afresh (so that none shows a finalizer it has lost), and begins its
-/// figures anew.
+/// The state that the controller keeps in the process. All of it may be lost at any time: a new process may
+/// replace failed pods early, lists all pods (so that its cache shows no finalizer that has been removed),
+/// and starts its metrics at zero.
 #[derive(Default)]
 pub(super) struct JobMemory {
     /// Failures since the last success, by Job.
     backoffs: BTreeMap<Key, (Uid, BackoffRecord)>,
-    /// Pods that have lost their finalizer while the cache may still show it, by Job.
-    released: BTreeMap<Key, BTreeSet<Uid>>,
-    /// Figures that came up where nothing can be measured, added up; the next turn tells them.
-    figures: BTreeMap<(&'static str, Vec<String>), Measurement>,
+    /// Pods whose tracking finalizer has been removed while the cache may still show it, by Job.
+    finalizer_removed: BTreeMap<Key, BTreeSet<Uid>>,
+    /// Summed measurements from event handlers, which cannot observe metrics. The next reconcile observes
+    /// them.
+    measurements: BTreeMap<(&'static str, Vec<String>), Measurement>,
 }
 
 impl JobMemory {
-    /// The failures of one life of a Job.
+    /// The failures of the Job with this UID.
     pub(super) fn backoff(&self, job: &Key, uid: &Uid) -> BackoffRecord {
         let known = self.backoffs.get(job).filter(|(of, _)| of == uid);
         known.map_or_else(BackoffRecord::default, |(_, record)| *record)
@@ -31,37 +32,38 @@ impl JobMemory {
         self.backoffs.insert(job.clone(), (uid.clone(), record));
     }
 
-    /// Forgets all about a Job that is over or gone.
+    /// Drops the state of a Job that is finished or deleted.
     pub(super) fn forget(&mut self, job: &Key) {
         self.backoffs.remove(job);
-        self.released.remove(job);
+        self.finalizer_removed.remove(job);
     }
 
-    /// Remembers that a pod has lost its finalizer.
-    pub(super) fn release(&mut self, job: &Key, pod: &Uid) {
-        self.released.entry(job.clone()).or_default().insert(pod.clone());
+    /// Records that the tracking finalizer of a pod has been removed.
+    pub(super) fn note_finalizer_removed(&mut self, job: &Key, pod: &Uid) {
+        self.finalizer_removed.entry(job.clone()).or_default().insert(pod.clone());
     }
 
-    /// The pods that have lost their finalizer, of those that the cache shows with it. Others need not be
-    /// remembered any longer.
-    pub(super) fn released(&mut self, job: &Key, shown: &BTreeSet<Uid>) -> BTreeSet<Uid> {
-        let Some(released) = self.released.get_mut(job) else { return BTreeSet::new() };
-        released.retain(|uid| shown.contains(uid));
-        let still_shown = released.clone();
+    /// The pods without a tracking finalizer among those that the cache shows with it. The others are
+    /// dropped from the memory.
+    pub(super) fn finalizer_removed(&mut self, job: &Key, shown: &BTreeSet<Uid>) -> BTreeSet<Uid> {
+        let Some(removed) = self.finalizer_removed.get_mut(job) else { return BTreeSet::new() };
+        removed.retain(|uid| shown.contains(uid));
+        let still_shown = removed.clone();
         if still_shown.is_empty() {
-            self.released.remove(job);
+            self.finalizer_removed.remove(job);
         }
         still_shown
     }
 
-    /// Notes a count, to be told by the next turn.
-    pub(super) fn note(&mut self, count: Measurement) {
-        let name = (count.metric.name, count.labels.clone());
-        let sum = self.figures.remove(&name).map_or(0.0, |before| before.value) + count.value;
-        self.figures.insert(name, Measurement { value: sum, ..count });
+    /// Adds a measurement that the next reconcile observes.
+    pub(super) fn add_measurement(&mut self, measurement: Measurement) {
+        let series = (measurement.metric.name, measurement.labels.clone());
+        let sum =
+            self.measurements.remove(&series).map_or(0.0, |previous| previous.value) + measurement.value;
+        self.measurements.insert(series, Measurement { value: sum, ..measurement });
     }
 
     pub(super) fn take_measurements(&mut self) -> impl Iterator<Item = Measurement> + use<> {
-        std::mem::take(&mut self.figures).into_values()
+        std::mem::take(&mut self.measurements).into_values()
     }
 }

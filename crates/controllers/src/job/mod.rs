@@ -1,10 +1,10 @@
-//! Runs Jobs to their end: makes, counts and removes their pods, and counts every pod exactly once,
-//! whatever crashes in between.
+//! Runs Jobs to completion: creates, counts and deletes their pods, and counts every pod exactly once, even
+//! if the process crashes between two writes.
 //!
-//! Each pod holds a finalizer until its Job's status has counted it. A turn first writes down whom it is
-//! about to count (`status.uncountedTerminatedPods`), then takes the finalizers off, then moves those
-//! pods into the counters. Whoever takes over in the middle finds in the status and on the pods how far
-//! that came.
+//! Each pod has a finalizer until its Job's status has counted it. A reconcile first lists the pods that it
+//! is about to count in `status.uncountedTerminatedPods`, then removes their finalizers, then moves them
+//! from the lists to the counters. A new leader sees in the status and on the pods which of these steps are
+//! done.
 //!
 //! Parity: pkg/controller/job.
 
@@ -33,44 +33,44 @@ use keleustes_plan::{Controller, Grant, Loop, Memory, RateLimiter};
 use self::memory::JobMemory;
 use crate::workloads::owners::by_controller_uid;
 
-/// What the controller is told.
+/// The options of the controller.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
-    /// How many Jobs are worked on at once, and how many orphaned pods beside them.
+    /// The number of workers of each of the two queues: Jobs, and orphaned pods.
     pub workers: usize,
-    /// Whether a Job that is suspended forgets when it started (gate
+    /// Whether suspending a Job clears `status.startTime` (gate
     /// `MutableSchedulingDirectivesForSuspendedJobs`).
     pub clear_start_time_on_suspend: bool,
 }
 
-/// The original's defaults.
+/// Upstream's defaults.
 impl Default for JobOptions {
     fn default() -> Self {
         Self { workers: 5, clear_start_time_on_suspend: true }
     }
 }
 
-/// The finalizer that keeps a pod until its Job has counted it.
+/// The finalizer of a pod that its Job has not counted yet.
 const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 
-/// The annotation and the label that tell which index a pod works on.
+/// The annotation and the label with the completion index of a pod.
 const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// What `spec.managedBy` says of Jobs that are ours.
-const OURSELVES: &str = "kubernetes.io/job-controller";
+/// The value of `spec.managedBy` for Jobs that this controller manages.
+const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 
-/// The controller.
+/// Builds the controller.
 #[must_use]
-pub fn controller(settings: &JobOptions) -> Controller {
+pub fn controller(options: &JobOptions) -> Controller {
     let memory = Memory::<JobMemory>::default();
     let limiter = RateLimiter {
         base_delay: Duration::from_secs(1),
         max_delay: Duration::from_secs(60),
-        // Each item has its own pace; there is no common one.
+        // Retries are only limited per item; the overall limit is out of reach.
         retries_per_second: 1e6,
         retries_burst: 1e6,
     };
-    let turns = reconcile::JobReconciler { settings: settings.clone(), memory: memory.clone() };
+    let reconciler = reconcile::JobReconciler { options: options.clone(), memory: memory.clone() };
     Controller::new("job-controller")
         .also_known_as(&["job"])
         .service_account("job-controller")
@@ -82,34 +82,34 @@ pub fn controller(settings: &JobOptions) -> Controller {
             Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
         ])
         .with_loop(
-            Loop::reconciling("job", turns)
+            Loop::reconciling("job", reconciler)
                 .enqueue_on::<Job>(enqueue::job_changed(&memory))
                 .enqueue_on::<Pod>(enqueue::pod_changed(&memory))
                 .reads_index(by_controller_uid::<Pod>())
                 .rate_limited_by(limiter)
-                .workers(settings.workers),
+                .workers(options.workers),
         )
         .with_loop(
             Loop::deciding("job_orphan_pod", orphans::decide)
                 .enqueue_on::<Job>(orphans::job_changed)
                 .enqueue_on::<Pod>(orphans::pod_changed)
                 .rate_limited_by(limiter)
-                .workers(settings.workers),
+                .workers(options.workers),
         )
 }
 
-/// Whether somebody else cares for a Job.
+/// Whether `spec.managedBy` names another controller.
 fn is_managed_externally(job: &Job) -> bool {
-    job.spec.managed_by.as_ref().is_some_and(|manager| *manager != *OURSELVES)
+    job.spec.managed_by.as_ref().is_some_and(|name| *name != *JOB_CONTROLLER)
 }
 
-/// Whether a pod holds the finalizer, as far as the cache knows.
+/// Whether the cache shows a pod with the tracking finalizer.
 fn has_tracking_finalizer(pod: &Pod) -> bool {
     pod.meta.finalizers.iter().any(|finalizer| *finalizer == *TRACKING_FINALIZER)
 }
 
-/// Whether a pod of the turn holds the finalizer, as far as the cache tells: one that was just adopted has got it with
-/// its owner.
+/// Whether a claimed pod has the tracking finalizer as far as the cache shows. A pod without a controllerRef
+/// in the cache was just adopted, and the adoption patch adds the finalizer.
 fn is_tracked_or_adopted(pod: &Pod) -> bool {
     has_tracking_finalizer(pod) || pod.meta.controller_ref().is_none()
 }

@@ -1,4 +1,4 @@
-//! How many pods a Job wants, which of them go, and what new ones look like.
+//! How many pods a Job needs, which surplus pods are deleted, and the bodies of new pods.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,75 +10,75 @@ use keleustes_plan::{Plan, Write};
 use serde_json::{Map, Value, json};
 
 use super::backoff::{self, REQUEUE_DELAY_MIN, finished_at};
-use super::view::{JobView, Member, counted_failures, failures_of, ignored_failures};
+use super::view::{JobView, Member, counted_failures, ignored_failures, total_failures};
 use super::{COMPLETION_INDEX, TRACKING_FINALIZER, is_tracked_or_adopted, tracking};
 use crate::workloads::pod_creation::pod_from_template;
 use crate::workloads::pod_ranking::phase_rank;
 use crate::workloads::pod_writes;
 
-/// The most pods that one turn makes, or removes because there are too many.
+/// The maximum number of pods that one reconcile creates, or deletes as surplus.
 const BURST: usize = 500;
 
-/// The longest prefix to which the server adds five characters of its own.
+/// The longest generateName prefix: the API server appends five characters, and names end at 63.
 const NAME_PREFIX_MAX: usize = 58;
 
 const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 const IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 
-/// What is to be done about the number of pods.
+/// The change of the number of active pods.
 #[derive(Debug, PartialEq)]
 pub(super) enum PodChanges {
-    /// There are as many as wanted.
+    /// No change.
     None,
-    /// These are to go, without being counted.
-    Remove(Vec<Arc<Pod>>),
-    /// So many are to be made, each with its index if the Job has indexes.
+    /// Delete these pods without counting them.
+    Delete(Vec<Arc<Pod>>),
+    /// Create one pod per entry; the entry is the completion index of an Indexed Job.
     Create(Vec<Option<i64>>),
-    /// Some are to be made, but not before this time has passed.
+    /// Create pods after this backoff.
     Wait(Duration),
 }
 
-/// Decides about the number of pods. Removing comes before making; a turn does one of the two.
-pub(super) fn decide(facts: &JobView) -> PodChanges {
-    let active: Vec<&Member> = facts.active().collect();
-    if facts.job.spec.suspend {
-        return PodChanges::Remove(active.into_iter().map(|member| member.pod.clone()).collect());
+/// Decides how many pods to create or delete. Deletions come first; one reconcile does only one of the two.
+pub(super) fn decide(inputs: &JobView) -> PodChanges {
+    let active: Vec<&Member> = inputs.active().collect();
+    if inputs.job.spec.suspend {
+        return PodChanges::Delete(active.into_iter().map(|member| member.pod.clone()).collect());
     }
-    let there = i64::try_from(active.len()).unwrap_or(i64::MAX);
-    let wanted = wanted(facts, there);
-    let mut surplus = surplus(facts, active, usize::try_from(there - wanted).unwrap_or(0));
+    let active_count = i64::try_from(active.len()).unwrap_or(i64::MAX);
+    let wanted = wanted(inputs, active_count);
+    let mut surplus = surplus(inputs, active, usize::try_from(active_count - wanted).unwrap_or(0));
     surplus.truncate(BURST);
     if !surplus.is_empty() {
-        return PodChanges::Remove(surplus);
+        return PodChanges::Delete(surplus);
     }
-    let expected_back = if facts.only_replace_failed_pods() { facts.terminating().count() } else { 0 };
-    let missing = wanted - there - i64::try_from(expected_back).unwrap_or(i64::MAX);
+    let terminating = if inputs.only_replace_failed_pods() { inputs.terminating().count() } else { 0 };
+    let missing = wanted - active_count - i64::try_from(terminating).unwrap_or(i64::MAX);
     let missing = usize::try_from(missing).unwrap_or(0).min(BURST);
-    if missing == 0 { PodChanges::None } else { creations(facts, missing) }
+    if missing == 0 { PodChanges::None } else { creations(inputs, missing) }
 }
 
-/// How many pods are to be active.
-fn wanted(facts: &JobView, there: i64) -> i64 {
-    let parallelism = i64::from(facts.job.spec.parallelism);
-    match facts.job.spec.completions {
-        // One success is enough, so nobody is started after it; who runs may go on.
-        None if facts.succeeded > 0 => there,
+/// The desired number of active pods.
+fn wanted(inputs: &JobView, active_count: i64) -> i64 {
+    let parallelism = i64::from(inputs.job.spec.parallelism);
+    match inputs.job.spec.completions {
+        // One success completes the Job: no further pod is started, and running pods may finish.
+        None if inputs.succeeded > 0 => active_count,
         None => parallelism,
-        Some(completions) => (i64::from(completions) - i64::from(facts.succeeded)).min(parallelism).max(0),
+        Some(completions) => (i64::from(completions) - i64::from(inputs.succeeded)).min(parallelism).max(0),
     }
 }
 
-/// The pods that are too many: those without a place among the indexes, and as many others as it takes.
-fn surplus(facts: &JobView, active: Vec<&Member>, at_least: usize) -> Vec<Arc<Pod>> {
+/// The surplus pods: those without a valid or with a duplicate index, then others up to `at_least`.
+fn surplus(inputs: &JobView, active: Vec<&Member>, at_least: usize) -> Vec<Arc<Pod>> {
     let (mut surplus, mut others) = (Vec::new(), Vec::new());
-    if facts.job.is_indexed() {
+    if inputs.job.is_indexed() {
         let mut by_index: BTreeMap<Option<i64>, Vec<Arc<Pod>>> = BTreeMap::new();
         for member in active {
-            by_index.entry(facts.index_in_range(member)).or_default().push(member.pod.clone());
+            by_index.entry(inputs.index_in_range(member)).or_default().push(member.pod.clone());
         }
         for (index, mut pods) in by_index {
-            sort_for_removal(&mut pods);
+            sort_for_deletion(&mut pods);
             others.extend(index.and_then(|_| pods.pop()));
             surplus.append(&mut pods);
         }
@@ -86,20 +86,20 @@ fn surplus(facts: &JobView, active: Vec<&Member>, at_least: usize) -> Vec<Arc<Po
         others = active.into_iter().map(|member| member.pod.clone()).collect();
     }
     if surplus.len() < at_least {
-        sort_for_removal(&mut others);
+        sort_for_deletion(&mut others);
         let more = at_least - surplus.len();
         surplus.extend(others.into_iter().take(more));
     }
     surplus
 }
 
-/// Sorts pods, the first to be removed first: those that have done the least.
-fn sort_for_removal(pods: &mut [Arc<Pod>]) {
+/// Sorts pods so that those with the least progress come first and are deleted first.
+fn sort_for_deletion(pods: &mut [Arc<Pod>]) {
     pods.sort_by_cached_key(|pod| {
         let (restarts, sidecar_restarts) = pod.max_restarts();
         (
             (!pod.node_name.is_empty(), phase_rank(pod.phase), pod.is_ready()),
-            // Who does not say since when counts as the newest.
+            // A ready pod without a transition time counts as the most recently ready one.
             pod.ready_since().map(Reverse),
             (Reverse(restarts), Reverse(sidecar_restarts)),
             pod.meta.creation_timestamp.map(Reverse),
@@ -108,24 +108,24 @@ fn sort_for_removal(pods: &mut [Arc<Pod>]) {
     });
 }
 
-fn creations(facts: &JobView, missing: usize) -> PodChanges {
-    let per_index = facts.job.spec.backoff_limit_per_index.is_some();
-    let left = if per_index { Duration::ZERO } else { facts.backoff.remaining(facts.now) };
+fn creations(inputs: &JobView, missing: usize) -> PodChanges {
+    let per_index = inputs.job.spec.backoff_limit_per_index.is_some();
+    let left = if per_index { Duration::ZERO } else { inputs.backoff.remaining(inputs.now) };
     if !left.is_zero() {
         return PodChanges::Wait(left.max(REQUEUE_DELAY_MIN));
     }
-    let Some(indexes) = &facts.indexes else { return PodChanges::Create(vec![None; missing]) };
-    let mut taken = indexes.succeeded.with(facts.active().filter_map(|member| member.index));
-    if facts.only_replace_failed_pods() {
-        taken = taken.with(facts.terminating().filter_map(|member| member.index));
+    let Some(indexes) = &inputs.indexes else { return PodChanges::Create(vec![None; missing]) };
+    let mut taken = indexes.succeeded.with(inputs.active().filter_map(|member| member.index));
+    if inputs.only_replace_failed_pods() {
+        taken = taken.with(inputs.terminating().filter_map(|member| member.index));
     }
     if let Some(failed) = &indexes.failed {
         taken = taken.union(failed);
     }
-    let pending = taken.lowest_missing(facts.completions(), missing);
+    let pending = taken.lowest_missing(inputs.completions(), missing);
     let wait_of = |index: &i64| {
-        indexes.replaced.get(index).map_or(Duration::ZERO, |pod| {
-            backoff::remaining(failures_of(pod).saturating_add(1), finished_at(pod), facts.now)
+        indexes.pods_to_replace.get(index).map_or(Duration::ZERO, |pod| {
+            backoff::remaining(total_failures(pod).saturating_add(1), finished_at(pod), inputs.now)
         })
     };
     let (due, waiting): (Vec<i64>, Vec<i64>) = pending.iter().partition(|index| wait_of(index).is_zero());
@@ -136,18 +136,17 @@ fn creations(facts: &JobView, missing: usize) -> PodChanges {
     }
 }
 
-/// Makes pods.
-pub(super) fn create(facts: &JobView, places: &[Option<i64>]) -> Plan {
-    let mut template = facts.job.spec.template.json();
-    if facts.job.is_indexed() {
+pub(super) fn create(inputs: &JobView, indexes: &[Option<i64>]) -> Plan {
+    let mut template = inputs.job.spec.template.json();
+    if inputs.job.is_indexed() {
         add_index_variable(&mut template);
     }
-    let body = |index: &Option<i64>| body(facts, template.clone(), *index);
-    let bodies: Result<Vec<Value>, &'static str> = places.iter().map(body).collect();
+    let body = |index: &Option<i64>| body(inputs, template.clone(), *index);
+    let bodies: Result<Vec<Value>, &'static str> = indexes.iter().map(body).collect();
     match bodies {
         Ok(bodies) => {
-            let because = "there are fewer pods than the Job wants";
-            let create = |body| pod_writes::create(&*facts.job, body, because);
+            let because = "the Job has fewer active pods than desired";
+            let create = |body| pod_writes::create(&*inputs.job, body, because);
             let mut plan = Plan::none();
             plan.push_slow_start(bodies.into_iter().map(create).collect());
             plan
@@ -157,18 +156,18 @@ pub(super) fn create(facts: &JobView, places: &[Option<i64>]) -> Plan {
 }
 
 fn body(
-    facts: &JobView,
+    inputs: &JobView,
     mut template: Map<String, Value>,
     index: Option<i64>,
 ) -> Result<Value, &'static str> {
-    let job = &*facts.job;
+    let job = &*inputs.job;
     if let Some(index) = index {
         let text = json!(index.to_string());
         for part in ["annotations", "labels"] {
             *entry(&mut template, &["metadata", part, COMPLETION_INDEX]) = text.clone();
         }
         if job.spec.backoff_limit_per_index.is_some() {
-            let (counted, ignored) = failures_so_far(facts, index);
+            let (counted, ignored) = failures_so_far(inputs, index);
             *entry(&mut template, &["metadata", "annotations", FAILURE_COUNT]) = json!(counted.to_string());
             if ignored > 0 {
                 *entry(&mut template, &["metadata", "annotations", IGNORED_FAILURE_COUNT]) =
@@ -184,36 +183,37 @@ fn body(
         metadata["generateName"] = json!(name_prefix(&job.meta.key.name, index));
     }
     match &mut metadata["finalizers"] {
-        Value::Array(held) if held.iter().any(|finalizer| *finalizer == *TRACKING_FINALIZER) => {}
-        Value::Array(held) => held.push(json!(TRACKING_FINALIZER)),
+        Value::Array(finalizers) if finalizers.iter().any(|finalizer| *finalizer == *TRACKING_FINALIZER) => {}
+        Value::Array(finalizers) => finalizers.push(json!(TRACKING_FINALIZER)),
         none => *none = json!([TRACKING_FINALIZER]),
     }
     Ok(body)
 }
 
-/// How often an index has failed, once its last pod is counted: what counts, and what policy ignores.
-fn failures_so_far(facts: &JobView, index: i64) -> (i32, i32) {
-    let replaced = facts.indexes.as_ref().and_then(|indexes| indexes.replaced.get(&index));
-    let Some(pod) = replaced else { return (0, 0) };
+/// The counted and the ignored failures of an index, including the failure of the pod that is being
+/// replaced.
+fn failures_so_far(inputs: &JobView, index: i64) -> (i32, i32) {
+    let failed_pod = inputs.indexes.as_ref().and_then(|indexes| indexes.pods_to_replace.get(&index));
+    let Some(pod) = failed_pod else { return (0, 0) };
     let (counted, ignored) = (counted_failures(pod), ignored_failures(pod));
-    if facts.judgement(pod).counts() {
+    if inputs.failure_policy_match(pod).counts_as_failure() {
         (counted.saturating_add(1), ignored)
     } else {
         (counted, ignored.saturating_add(1))
     }
 }
 
-/// What the name of a pod of an index begins with; a long name of the Job is cut.
+/// The generateName of a pod of an Indexed Job. A long Job name is truncated.
 fn name_prefix(job: &str, index: i64) -> String {
-    let end = format!("-{index}-");
-    let mut length = job.len().min(NAME_PREFIX_MAX.saturating_sub(end.len()));
+    let suffix = format!("-{index}-");
+    let mut length = job.len().min(NAME_PREFIX_MAX.saturating_sub(suffix.len()));
     while !job.is_char_boundary(length) {
         length -= 1;
     }
-    format!("{}{end}", &job[..length])
+    format!("{}{suffix}", &job[..length])
 }
 
-/// A place in a tree of objects; what is missing on the way is made.
+/// The value at a path. Missing objects on the path are created.
 fn entry<'t>(tree: &'t mut Map<String, Value>, path: &[&str]) -> &'t mut Value {
     let Some((first, rest)) = path.split_first() else { unreachable!("paths are written out above") };
     let mut value = tree.entry(*first).or_insert(Value::Null);
@@ -226,7 +226,7 @@ fn entry<'t>(tree: &'t mut Map<String, Value>, path: &[&str]) -> &'t mut Value {
     value
 }
 
-/// Lets every container know its index, unless it defines the variable itself.
+/// Adds the index variable to every container that does not define it itself.
 fn add_index_variable(template: &mut Map<String, Value>) {
     let path = format!("metadata.labels['{COMPLETION_INDEX}']");
     let variable = json!({"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}});
@@ -234,7 +234,7 @@ fn add_index_variable(template: &mut Map<String, Value>) {
         let containers = template.get_mut("spec").and_then(|spec| spec.get_mut(part));
         for container in containers.and_then(Value::as_array_mut).into_iter().flatten() {
             match &mut container["env"] {
-                Value::Array(env) if env.iter().any(|there| there["name"] == INDEX_VARIABLE) => {}
+                Value::Array(env) if env.iter().any(|variable| variable["name"] == INDEX_VARIABLE) => {}
                 Value::Array(env) => env.push(variable.clone()),
                 none => *none = json!([variable]),
             }
@@ -242,15 +242,18 @@ fn add_index_variable(template: &mut Map<String, Value>) {
     }
 }
 
-/// Takes the finalizers off pods that are to go without being counted; those that hold none need nothing.
-pub(super) fn release(pods: &[Arc<Pod>]) -> Plan {
+/// Removes the finalizer from pods that are deleted without being counted. Pods without it need no write.
+pub(super) fn remove_finalizers(pods: &[Arc<Pod>]) -> Plan {
     let mut plan = Plan::none();
-    let held = pods.iter().filter(|pod| is_tracked_or_adopted(pod));
-    plan.push_parallel(held.map(|pod| tracking::release(pod, "it is not to be counted")).collect());
+    let tracked = pods.iter().filter(|pod| is_tracked_or_adopted(pod));
+    plan.push_parallel(
+        tracked
+            .map(|pod| tracking::remove_tracking_finalizer(pod, "the pod is deleted without being counted"))
+            .collect(),
+    );
     plan
 }
 
-/// Deletes pods.
 pub(super) fn delete<'a>(job: &Job, pods: impl Iterator<Item = &'a Arc<Pod>>, because: &'static str) -> Plan {
     let mut plan = Plan::none();
     let delete = |pod: &Arc<Pod>| -> Write { pod_writes::delete(job, pod, because) };

@@ -1,4 +1,5 @@
-//! One turn of one Job: settle whose pods are whose, judge, make or remove pods, count, let go, tell.
+//! Reconciles one Job: claims pods, evaluates the verdict, creates or deletes pods, counts finished pods,
+//! removes finalizers and writes the status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +18,21 @@ use super::verdict::JobVerdict;
 use super::view::{Gathered, GatheredJob, JobView};
 use super::{JobOptions, metrics, pods, status, tracking, verdict};
 
-/// Works on Jobs.
 pub(super) struct JobReconciler {
-    pub(super) settings: JobOptions,
+    pub(super) options: JobOptions,
     pub(super) memory: Memory<JobMemory>,
 }
 
-/// What seeing to the pods came to.
-struct Moved {
+/// The pod counts after creating or deleting pods.
+struct ManageResult {
     action: SyncAction,
-    /// How many pods are active, ready and terminating now.
     active: i32,
     ready: i32,
     terminating: i32,
-    /// Why it is to be tried again, once all is counted.
+    /// An error to return after all pods are counted.
     retry: Option<ReconcileError>,
-    /// When the back-off is over.
-    wait: Option<Duration>,
+    /// The remaining backoff.
+    requeue_after: Option<Duration>,
 }
 
 impl Reconciler for JobReconciler {
@@ -42,181 +41,196 @@ impl Reconciler for JobReconciler {
         cx: &'a mut Context<'_>,
         item: &'a Item,
     ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.turn(cx, item))
+        Box::pin(self.sync_job(cx, item))
     }
 }
 
 impl JobReconciler {
-    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        for figure in self.memory.with(JobMemory::take_measurements) {
-            cx.measure(figure);
+    async fn sync_job(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        for measurement in self.memory.with(JobMemory::take_measurements) {
+            cx.measure(measurement);
         }
-        let claims = match cx.gather(|view| Gathered::gather(view, item)) {
-            Gathered::Turn(claims) => claims,
-            Gathered::Stuck(why) => return Err(ReconcileError::because(why)),
-            Gathered::Foreign => return Ok(Requeue::Forget),
-            Gathered::Over => {
+        let gathered = match cx.gather(|view| Gathered::gather(view, item)) {
+            Gathered::Reconcile(gathered) => gathered,
+            Gathered::InvalidSelector(why) => return Err(ReconcileError::because(why)),
+            Gathered::ManagedExternally => return Ok(Requeue::Forget),
+            Gathered::NotFoundOrFinished => {
                 self.memory.with(|memory| memory.forget(&item.key));
                 return Ok(Requeue::Forget);
             }
-            Gathered::Strange(job) => {
+            Gathered::UnknownCompletionMode(job) => {
                 let message = "Skipped Job sync because completion mode is unknown";
                 let event =
                     PlannedEvent::warning(InvolvedObject::of(&*job), "UnknownCompletionMode", message);
-                return tell(cx, [event]).await.all_done().map(|()| Requeue::Forget);
+                return record(cx, [event]).await.all_done().map(|()| Requeue::Forget);
             }
         };
         let clock = |cx: &Context<'_>| cx.gather(|view| view.now().monotonic);
-        let (begun, mut action, job) = (clock(cx), SyncAction::Reconciling, claims.job.clone());
-        let result = self.reconcile(cx, claims, &mut action).await;
+        let (begun, mut action, job) = (clock(cx), SyncAction::Reconciling, gathered.job.clone());
+        let result = self.manage_and_track(cx, gathered, &mut action).await;
         let seconds = clock(cx).saturating_sub(begun).as_secs_f64();
-        metrics::turn(cx, &job, action, result.is_ok(), seconds);
+        metrics::observe_sync(cx, &job, action, result.is_ok(), seconds);
         result
     }
 
-    async fn reconcile(
+    async fn manage_and_track(
         &self,
         cx: &mut Context<'_>,
-        claims: GatheredJob,
+        gathered: GatheredJob,
         action: &mut SyncAction,
     ) -> Result<Requeue, ReconcileError> {
-        let facts = &mut claims.settle(cx, &self.memory).await?;
-        let (mut end, mut suspension) = (verdict::of(facts), None);
-        let mut status = facts.job.status.clone();
-        status.start_time = facts.start_time;
-        let moved = if end.is_some() {
-            let moved = self.stop(cx, facts).await;
-            // Whoever could not be deleted may still do anything, so it is not the end yet.
-            end = end.filter(|_| moved.active == 0);
-            moved
+        let inputs = &mut gathered.claim_pods(cx, &self.memory).await?;
+        let (mut verdict, mut suspension) = (verdict::of(inputs), None);
+        let mut status = inputs.job.status.clone();
+        status.start_time = inputs.start_time;
+        let managed = if verdict.is_some() {
+            let managed = self.stop(cx, inputs).await;
+            // A pod that could not be deleted may still succeed or fail, so the Job is not finished yet.
+            verdict = verdict.filter(|_| managed.active == 0);
+            managed
         } else {
-            let is_leaving = facts.job.meta.deletion_timestamp.is_some();
-            let moved = if is_leaving { Moved::nothing(facts) } else { self.manage(cx, facts).await };
-            end = verdict::completed(facts, moved.active);
-            if end.is_none() && !is_leaving {
-                suspension = status::update_suspended_condition(facts, &mut status, &self.settings);
+            let is_terminating = inputs.job.meta.deletion_timestamp.is_some();
+            let managed =
+                if is_terminating { ManageResult::unchanged(inputs) } else { self.manage(cx, inputs).await };
+            verdict = verdict::completed(inputs, managed.active);
+            if verdict.is_none() && !is_terminating {
+                suspension = status::update_suspended_condition(inputs, &mut status, &self.options);
             }
-            moved
+            managed
         };
-        *action = moved.action;
-        tell(cx, suspension).await.all_done()?;
-        status.active = moved.active;
-        status.ready = Some(moved.ready);
-        status.terminating = Some(moved.terminating);
-        let counted = tracking::count(facts, status, end.as_ref());
-        self.track(cx, facts, counted, end).await?;
-        let left = verdict::time_left(facts).filter(|left| !left.is_zero());
-        let revisit = left.into_iter().chain(moved.wait).min();
-        moved.retry.map_or(Ok(revisit.map_or(Requeue::Forget, Requeue::After)), Err)
+        *action = managed.action;
+        record(cx, suspension).await.all_done()?;
+        status.active = managed.active;
+        status.ready = Some(managed.ready);
+        status.terminating = Some(managed.terminating);
+        let counted = tracking::count(inputs, status, verdict.as_ref());
+        self.track(cx, inputs, counted, verdict).await?;
+        let until_deadline = verdict::until_active_deadline(inputs).filter(|left| !left.is_zero());
+        let requeue = until_deadline.into_iter().chain(managed.requeue_after).min();
+        managed.retry.map_or(Ok(requeue.map_or(Requeue::Forget, Requeue::After)), Err)
     }
 
-    /// Deletes all active pods. They keep their finalizers, to be counted.
-    async fn stop(&self, cx: &mut Context<'_>, facts: &JobView) -> Moved {
-        let mut moved = Moved::nothing(facts);
-        let active: Vec<_> = facts.active().map(|member| member.pod.clone()).collect();
-        let plan = pods::delete(&facts.job, active.iter(), "its Job has come to its end");
+    /// Deletes all active pods. They keep their finalizers until they are counted.
+    async fn stop(&self, cx: &mut Context<'_>, inputs: &JobView) -> ManageResult {
+        let mut managed = ManageResult::unchanged(inputs);
+        let active: Vec<_> = inputs.active().map(|member| member.pod.clone()).collect();
+        let plan = pods::delete(&inputs.job, active.iter(), "the Job is finishing");
         let applied = cx.apply(plan).await;
-        moved.note_deletions(&active, applied);
-        moved
+        managed.apply_deletions(&active, applied);
+        managed
     }
 
-    /// Makes or removes pods, so that there are as many as wanted.
-    async fn manage(&self, cx: &mut Context<'_>, facts: &mut JobView) -> Moved {
-        let mut moved = Moved { action: SyncAction::Tracking, ..Moved::nothing(facts) };
-        match pods::decide(facts) {
+    /// Creates or deletes pods to reach the desired number.
+    async fn manage(&self, cx: &mut Context<'_>, inputs: &mut JobView) -> ManageResult {
+        let mut managed = ManageResult { action: SyncAction::Tracking, ..ManageResult::unchanged(inputs) };
+        match pods::decide(inputs) {
             PodChanges::None => {}
             PodChanges::Wait(left) => {
-                moved.action = SyncAction::PodsCreated;
-                moved.wait = Some(left);
+                managed.action = SyncAction::PodsCreated;
+                managed.requeue_after = Some(left);
             }
-            PodChanges::Remove(surplus) => {
-                moved.action = SyncAction::PodsDeleted;
-                let released = self.release(cx, facts, &surplus).await;
-                facts.let_go(&released.pods);
-                let plan = pods::delete(&facts.job, released.pods.iter(), "the Job wants fewer pods");
+            PodChanges::Delete(surplus) => {
+                managed.action = SyncAction::PodsDeleted;
+                let untracked = self.remove_finalizers(cx, inputs, &surplus).await;
+                inputs.mark_finalizer_removed(&untracked.pods);
+                let plan = pods::delete(
+                    &inputs.job,
+                    untracked.pods.iter(),
+                    "the Job is suspended or needs fewer pods",
+                );
                 let applied = cx.apply(plan).await;
-                moved.note_deletions(&released.pods, applied);
-                moved.retry = released.retry.or(moved.retry);
+                managed.apply_deletions(&untracked.pods, applied);
+                managed.retry = untracked.retry.or(managed.retry);
             }
-            PodChanges::Create(places) => {
-                moved.action = SyncAction::PodsCreated;
-                let applied = cx.apply(pods::create(facts, &places)).await;
-                let count =
-                    |wanted: fn(&Outcome) -> bool| count(applied.outcomes.iter().filter(|it| wanted(it)));
+            PodChanges::Create(indexes) => {
+                managed.action = SyncAction::PodsCreated;
+                let applied = cx.apply(pods::create(inputs, &indexes)).await;
+                let count = |wanted: fn(&Outcome) -> bool| {
+                    count(applied.outcomes.iter().filter(|outcome| wanted(outcome)))
+                };
                 let tried = count(|outcome| !matches!(outcome, Outcome::NotSent));
                 let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
-                metrics::created(cx, creation_reason(facts), tried, failed);
-                moved.active += tried - failed;
-                moved.retry = applied.error;
+                metrics::observe_pod_creation(cx, creation_reason(inputs), tried, failed);
+                managed.active += tried - failed;
+                managed.retry = applied.error;
             }
         }
-        moved
+        managed
     }
 
-    /// Takes the finalizers off pods, and remembers who has lost it.
-    async fn release(&self, cx: &mut Context<'_>, facts: &JobView, pods: &[Arc<Pod>]) -> Released {
-        let applied = cx.apply(pods::release(pods)).await;
+    /// Removes the finalizers of pods and remembers the pods that no longer have it.
+    async fn remove_finalizers(
+        &self,
+        cx: &mut Context<'_>,
+        inputs: &JobView,
+        pods: &[Arc<Pod>],
+    ) -> UntrackedPods {
+        let applied = cx.apply(pods::remove_finalizers(pods)).await;
         let mut outcomes = applied.outcomes.into_iter();
-        let is_free = |pod: &&Arc<Pod>| {
+        let is_untracked = |pod: &&Arc<Pod>| {
             !super::is_tracked_or_adopted(pod)
                 || !matches!(outcomes.next(), Some(Outcome::Failed(_) | Outcome::NotSent))
         };
-        let pods: Vec<_> = pods.iter().filter(is_free).cloned().collect();
-        self.remember_released(facts, &pods);
-        Released { pods, retry: applied.error }
+        let pods: Vec<_> = pods.iter().filter(is_untracked).cloned().collect();
+        self.remember_untracked(inputs, &pods);
+        UntrackedPods { pods, retry: applied.error }
     }
 
-    fn remember_released(&self, facts: &JobView, pods: &[Arc<Pod>]) {
-        let job = &facts.job.meta.key;
-        self.memory.with(|memory| pods.iter().for_each(|pod| memory.release(job, &pod.meta.uid)));
+    fn remember_untracked(&self, inputs: &JobView, pods: &[Arc<Pod>]) {
+        let job = &inputs.job.meta.key;
+        self.memory
+            .with(|memory| pods.iter().for_each(|pod| memory.note_finalizer_removed(job, &pod.meta.uid)));
     }
 
-    /// Writes down who is about to be counted, lets them go, counts them, and ends the Job if that was all.
+    /// Lists pods as uncounted, removes their finalizers, counts them, and finishes the Job if all pods are
+    /// counted.
     async fn track(
         &self,
         cx: &mut Context<'_>,
-        facts: &JobView,
+        inputs: &JobView,
         mut counted: Counted,
-        end: Option<JobVerdict>,
+        verdict: Option<JobVerdict>,
     ) -> Result<(), ReconcileError> {
-        let mut job = Job::clone(&facts.job);
-        let because = "pods are about to be counted, or there are more or fewer of them";
-        let is_news = job.status != counted.status;
+        let mut job = Job::clone(&inputs.job);
+        let because = "pods are listed as uncounted, or the pod counts changed";
+        let is_changed = job.status != counted.status;
         if !self.write(cx, &mut job, &counted.status, because).await? {
             return Ok(());
         }
-        if is_news {
-            let meta = &facts.job.meta;
-            self.memory.with(|memory| memory.remember_backoff(&meta.key, &meta.uid, facts.backoff));
+        if is_changed {
+            let meta = &inputs.job.meta;
+            self.memory.with(|memory| memory.remember_backoff(&meta.key, &meta.uid, inputs.backoff));
         }
-        for (action, count) in &counted.by_policy {
-            metrics::handled_by_policy(cx, action.as_str(), *count);
+        for (action, count) in &counted.failures_by_policy_action {
+            metrics::observe_policy_action(cx, action.as_str(), *count);
         }
-        let freed = cx.apply(counted.remove_finalizers()).await;
-        let outcomes = counted.pods_to_untrack.iter().zip(&freed.outcomes);
-        let gone =
+        let removed = cx.apply(counted.remove_finalizers()).await;
+        let outcomes = counted.pods_to_untrack.iter().zip(&removed.outcomes);
+        let untracked =
             outcomes.filter(|(_, outcome)| matches!(outcome, Outcome::Done { .. } | Outcome::Unneeded));
-        let gone: Vec<_> = gone.map(|(pod, _)| pod.clone()).collect();
-        self.remember_released(facts, &gone);
-        counted.holding.retain(|uid| gone.iter().all(|pod| pod.meta.uid != *uid));
+        let untracked: Vec<_> = untracked.map(|(pod, _)| pod.clone()).collect();
+        self.remember_untracked(inputs, &untracked);
+        counted.uids_with_finalizer.retain(|uid| untracked.iter().all(|pod| pod.meta.uid != *uid));
         let mut status = counted.status;
-        tracking::settle(&mut status, &counted.holding);
-        let is_whole = freed.error.is_none() && !counted.is_partial && tracking::is_settled(&status);
-        let end = end.filter(|_| is_whole && status.terminating == Some(0));
-        if let Some(end) = &end {
-            let terminal = end.terminal(facts.now);
-            status.completion_time = if end.is_success { Some(facts.now) } else { status.completion_time };
+        tracking::count_pods_without_finalizer(&mut status, &counted.uids_with_finalizer);
+        let all_counted =
+            removed.error.is_none() && !counted.is_partial && tracking::has_no_uncounted_pods(&status);
+        let verdict = verdict.filter(|_| all_counted && status.terminating == Some(0));
+        if let Some(verdict) = &verdict {
+            let terminal = verdict.terminal(inputs.now);
+            status.completion_time =
+                if verdict.is_success { Some(inputs.now) } else { status.completion_time };
             status::set(&mut status.conditions, terminal);
         }
-        let is_there = self.write(cx, &mut job, &status, "pods have been counted").await?;
-        if let Some(end) = end.filter(|_| is_there) {
-            metrics::finished(cx, &job, end.is_success, &end.reason);
-            tell(cx, ending(&job, &end)).await.all_done()?;
+        let job_exists = self.write(cx, &mut job, &status, "the listed pods are counted").await?;
+        if let Some(verdict) = verdict.filter(|_| job_exists) {
+            metrics::observe_job_finished(cx, &job, verdict.is_success, &verdict.reason);
+            record(cx, finish_events(&job, &verdict)).await.all_done()?;
         }
-        freed.all_done()
+        removed.all_done()
     }
 
-    /// Writes a status if it says anything new, and tells whether the Job is still there.
+    /// Writes the status if it changed. Returns whether the Job still exists.
     async fn write(
         &self,
         cx: &mut Context<'_>,
@@ -231,33 +245,33 @@ impl JobReconciler {
         let outcome = applied.outcomes.pop();
         applied.all_done()?;
         let Some(Outcome::Done { resource_version: version, .. }) = outcome else { return Ok(false) };
-        metrics::counted(cx, job, &job.status, status);
-        // The next status goes on top of this one.
+        metrics::observe_counted_pods(cx, job, &job.status, status);
+        // The next status write is based on this one.
         job.meta.resource_version = version;
         job.status = status.clone();
         Ok(true)
     }
 }
 
-/// Pods that have lost their finalizers.
-struct Released {
+/// Pods whose finalizer has been removed.
+struct UntrackedPods {
     pods: Vec<Arc<Pod>>,
     retry: Option<ReconcileError>,
 }
 
-impl Moved {
-    fn nothing(facts: &JobView) -> Self {
+impl ManageResult {
+    fn unchanged(inputs: &JobView) -> Self {
         Self {
             action: SyncAction::Reconciling,
-            active: count(facts.active()),
-            ready: count(facts.active().filter(|member| member.pod.is_ready())),
-            terminating: count(facts.terminating()),
+            active: count(inputs.active()),
+            ready: count(inputs.active().filter(|member| member.pod.is_ready())),
+            terminating: count(inputs.terminating()),
             retry: None,
-            wait: None,
+            requeue_after: None,
         }
     }
 
-    fn note_deletions(&mut self, pods: &[Arc<Pod>], applied: Applied) {
+    fn apply_deletions(&mut self, pods: &[Arc<Pod>], applied: Applied) {
         let done = |outcome: &&Outcome| matches!(outcome, Outcome::Done { .. } | Outcome::Unneeded);
         let deleted = count(applied.outcomes.iter().filter(done));
         self.active -= deleted;
@@ -267,22 +281,22 @@ impl Moved {
     }
 }
 
-/// What pods are made for.
-fn creation_reason(facts: &JobView) -> &'static str {
-    if facts.only_replace_failed_pods() && facts.failed > 0 {
+/// The `reason` label for created pods.
+fn creation_reason(inputs: &JobView) -> &'static str {
+    if inputs.only_replace_failed_pods() && inputs.failed > 0 {
         "recreate_failed"
-    } else if facts.failed > 0 || facts.terminating().next().is_some() {
+    } else if inputs.failed > 0 || inputs.terminating().next().is_some() {
         "recreate_terminating_or_failed"
     } else {
         "new"
     }
 }
 
-/// What people are told of a Job's end.
-fn ending(job: &Job, end: &JobVerdict) -> Vec<PlannedEvent> {
+/// The events for a finished Job.
+fn finish_events(job: &Job, verdict: &JobVerdict) -> Vec<PlannedEvent> {
     let involved = InvolvedObject::of(job);
-    if !end.is_success {
-        return vec![PlannedEvent::warning(involved, &end.reason, end.message.as_str())];
+    if !verdict.is_success {
+        return vec![PlannedEvent::warning(involved, &verdict.reason, verdict.message.as_str())];
     }
     let mut events = vec![PlannedEvent::normal(involved.clone(), "Completed", "Job completed")];
     if job.spec.completions.is_some_and(|wanted| job.status.succeeded > wanted) {
@@ -292,7 +306,7 @@ fn ending(job: &Job, end: &JobVerdict) -> Vec<PlannedEvent> {
     events
 }
 
-async fn tell(cx: &mut Context<'_>, events: impl IntoIterator<Item = PlannedEvent>) -> Applied {
+async fn record(cx: &mut Context<'_>, events: impl IntoIterator<Item = PlannedEvent>) -> Applied {
     let mut plan = Plan::none();
     events.into_iter().for_each(|event| plan.record(event));
     if plan.is_none() { Applied::default() } else { cx.apply(plan).await }

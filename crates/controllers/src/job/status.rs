@@ -1,4 +1,4 @@
-//! What the status of a Job says beside its counters: conditions, and when it was started.
+//! The conditions and the start time in the status of a Job.
 
 use keleustes_objects::{Condition, Conditions as _, FALSE, Job, JobStatus, TRUE, Time};
 use keleustes_plan::{InvolvedObject, Plan, PlannedEvent, Write};
@@ -6,25 +6,25 @@ use keleustes_plan::{InvolvedObject, Plan, PlannedEvent, Write};
 use super::JobOptions;
 use super::view::JobView;
 
-/// A condition of a Job, as of now.
+/// A condition with both timestamps set to now.
 pub(super) fn condition(r#type: &str, status: &str, reason: &str, message: &str, now: Time) -> Condition {
     let last_probe_time = Some(now);
     Condition { last_probe_time, ..Condition::new(r#type, status, reason, message, now) }
 }
 
-/// Sets a condition where it stands, or at the end. Tells whether that is news: what says the same
-/// already is left alone, and what is not there need not be said to be false.
+/// Sets a condition in place or appends it. Returns whether the conditions changed: an equal condition is
+/// kept, and a missing condition is not added with status False.
 pub(super) fn set(conditions: &mut Vec<Condition>, wanted: Condition) -> bool {
-    match conditions.iter_mut().find(|there| there.r#type == wanted.r#type) {
-        Some(there) => {
-            let says = |condition: &Condition| {
+    match conditions.iter_mut().find(|condition| condition.r#type == wanted.r#type) {
+        Some(existing) => {
+            let content = |condition: &Condition| {
                 (condition.status.clone(), condition.reason.clone(), condition.message.clone())
             };
-            let is_news = says(there) != says(&wanted);
-            if is_news {
-                *there = wanted;
+            let is_changed = content(existing) != content(&wanted);
+            if is_changed {
+                *existing = wanted;
             }
-            is_news
+            is_changed
         }
         None if wanted.status == *FALSE => false,
         None => {
@@ -34,36 +34,36 @@ pub(super) fn set(conditions: &mut Vec<Condition>, wanted: Condition) -> bool {
     }
 }
 
-/// Tells in the status whether the Job is suspended, and to people if that is news.
+/// Updates the Suspended condition and the start time. Returns an event if the condition changed.
 pub(super) fn update_suspended_condition(
-    facts: &JobView,
+    inputs: &JobView,
     status: &mut JobStatus,
-    settings: &JobOptions,
+    options: &JobOptions,
 ) -> Option<PlannedEvent> {
-    let (job, now) = (&*facts.job, facts.now);
-    let (says, reason, message) = if job.spec.suspend {
+    let (job, now) = (&*inputs.job, inputs.now);
+    let (status_value, reason, message) = if job.spec.suspend {
         (TRUE, "Suspended", "Job suspended")
     } else {
         (FALSE, "Resumed", "Job resumed")
     };
-    let wanted = condition("Suspended", says, &format!("Job{reason}"), message, now);
+    let wanted = condition("Suspended", status_value, &format!("Job{reason}"), message, now);
     if !set(&mut status.conditions, wanted) {
         return None;
     }
     if !job.spec.suspend {
         status.start_time = Some(now);
-    } else if settings.clear_start_time_on_suspend {
+    } else if options.clear_start_time_on_suspend {
         status.start_time = None;
     }
     Some(PlannedEvent::normal(InvolvedObject::of(job), reason, message))
 }
 
-/// Whether the Job is said to end so already.
+/// Whether the interim condition (FailureTarget or SuccessCriteriaMet) is already true.
 pub(super) fn has_interim_condition(status: &JobStatus, interim: &Condition) -> bool {
     status.conditions.is_condition_true(&interim.r#type)
 }
 
-/// Writes a status, from the state that was seen or last written and from no other.
+/// Writes a status with the resourceVersion that was read or last written.
 pub(super) fn write(job: &Job, status: &JobStatus, because: &'static str) -> Plan {
     Plan::of(Write::put_status(job, status).because(because))
 }

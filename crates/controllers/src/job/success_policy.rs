@@ -1,11 +1,10 @@
-//! Whether the indexes that have succeeded are enough, by the first rule of the success policy that is
-//! met.
+//! Evaluates the success policy against the succeeded indexes.
 
 use keleustes_objects::SuccessPolicy;
 
 use super::indexes::Indexes;
 
-/// The position of the first rule that is met.
+/// The index of the first matching rule.
 pub(super) fn first_matching_rule(
     policy: &SuccessPolicy,
     succeeded: &Indexes,
@@ -17,8 +16,9 @@ pub(super) fn first_matching_rule(
     policy.rules.iter().position(|rule| match (&rule.succeeded_indexes, rule.succeeded_count) {
         (Some(listed), count) => {
             let listed = Indexes::parse(listed, completions);
-            let there = listed.overlap(succeeded);
-            !listed.is_empty() && (there == listed.count() || count.is_some_and(|count| there >= count))
+            let succeeded_count = listed.overlap(succeeded);
+            !listed.is_empty()
+                && (succeeded_count == listed.count() || count.is_some_and(|count| succeeded_count >= count))
         }
         (None, count) => count.is_some_and(|count| succeeded.count() >= count),
     })

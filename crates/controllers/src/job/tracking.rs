@@ -1,5 +1,5 @@
-//! Counts every pod once: a pod keeps its finalizer until the status says that it is about to be counted,
-//! and leaves that list only when the finalizer is off.
+//! Counts every pod once: a pod keeps its finalizer until the status lists it as uncounted, and leaves that
+//! list only after the finalizer is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,55 +13,56 @@ use super::verdict::JobVerdict;
 use super::view::{JobView, Member};
 use super::{TRACKING_FINALIZER, status};
 
-/// The most pods that one turn counts, so that a status stays small and no Job starves others.
+/// The maximum number of pods that one reconcile counts. It bounds the size of the status, and a large Job
+/// does not block other Jobs.
 const UNCOUNTED_MAX: usize = 500;
 
-/// What a turn counts.
+/// The pods that one reconcile counts.
 pub(super) struct Counted {
-    /// The status to be written before anybody is let go.
+    /// The status to write before any finalizer is removed.
     pub(super) status: JobStatus,
-    /// The pods to be let go after that.
+    /// The pods whose finalizers are removed after that write.
     pub(super) pods_to_untrack: Vec<Arc<Pod>>,
-    /// Pods that hold the finalizer.
-    pub(super) holding: BTreeSet<Uid>,
-    /// Whether there are more pods to count than one turn does.
+    /// Pods that have the finalizer.
+    pub(super) uids_with_finalizer: BTreeSet<Uid>,
+    /// Whether more pods must be counted than one reconcile counts.
     pub(super) is_partial: bool,
-    /// How many of them a rule of the failure policy fitted, by its action.
-    pub(super) by_policy: BTreeMap<FailurePolicyAction, i32>,
+    /// The number of failures that a rule of the failure policy matched, by action.
+    pub(super) failures_by_policy_action: BTreeMap<FailurePolicyAction, i32>,
 }
 
-/// Counts the pods that have ended, on top of a status.
-pub(super) fn count(facts: &JobView, mut status: JobStatus, end: Option<&JobVerdict>) -> Counted {
-    let held = || facts.members.iter().filter(|member| member.held);
-    let holding: BTreeSet<Uid> = held().map(|member| member.pod.meta.uid.clone()).collect();
-    settle(&mut status, &holding);
+/// Counts finished pods, starting from this status.
+pub(super) fn count(inputs: &JobView, mut status: JobStatus, verdict: Option<&JobVerdict>) -> Counted {
+    let tracked = || inputs.members.iter().filter(|member| member.has_tracking_finalizer);
+    let uids_with_finalizer: BTreeSet<Uid> = tracked().map(|member| member.pod.meta.uid.clone()).collect();
+    count_pods_without_finalizer(&mut status, &uids_with_finalizer);
     let mut counted = Counted {
         status,
         pods_to_untrack: Vec::new(),
-        holding,
+        uids_with_finalizer,
         is_partial: false,
-        by_policy: BTreeMap::new(),
+        failures_by_policy_action: BTreeMap::new(),
     };
-    let mut members: Vec<&Member> = held().collect();
-    if facts.job.is_indexed() {
+    let mut members: Vec<&Member> = tracked().collect();
+    if inputs.job.is_indexed() {
         members.sort_by_key(|member| member.index);
     }
     let mut new_indexes = BTreeSet::new();
     for member in members {
-        if !may_be_released(facts, member, end) {
+        if !may_remove_finalizer(inputs, member, verdict) {
             continue;
         }
         counted.pods_to_untrack.push(member.pod.clone());
-        counted.count_one(facts, member, end, &mut new_indexes);
+        counted.count_pod(inputs, member, verdict, &mut new_indexes);
         let uncounted = counted.status.uncounted_terminated_pods.get_or_insert_default();
         if new_indexes.len() + uncounted.succeeded.len() + uncounted.failed.len() >= UNCOUNTED_MAX {
             counted.is_partial = true;
             break;
         }
     }
-    counted.tell_indexes(facts);
-    if let Some(end) = end {
-        let interim = end.interim(facts.now);
+    counted.set_indexes(inputs);
+    if let Some(verdict) = verdict {
+        let interim = verdict.interim(inputs.now);
         if !status::has_interim_condition(&counted.status, &interim) {
             status::set(&mut counted.status.conditions, interim);
         }
@@ -69,20 +70,20 @@ pub(super) fn count(facts: &JobView, mut status: JobStatus, end: Option<&JobVerd
     counted
 }
 
-/// Whether a pod need not be kept any longer.
-fn may_be_released(facts: &JobView, member: &Member, end: Option<&JobVerdict>) -> bool {
-    let is_over = facts.job.meta.deletion_timestamp.is_some() || end.is_some();
-    is_over
+/// Whether the finalizer of a pod may be removed.
+fn may_remove_finalizer(inputs: &JobView, member: &Member, verdict: Option<&JobVerdict>) -> bool {
+    let is_finishing = inputs.job.meta.deletion_timestamp.is_some() || verdict.is_some();
+    is_finishing
         || member.pod.phase == PodPhase::Succeeded
-        || (facts.is_failed(&member.pod) && !facts.awaits_replacement(member))
+        || (inputs.is_failed(&member.pod) && !inputs.awaits_replacement(member))
 }
 
 impl Counted {
-    fn count_one(
+    fn count_pod(
         &mut self,
-        facts: &JobView,
+        inputs: &JobView,
         member: &Member,
-        end: Option<&JobVerdict>,
+        verdict: Option<&JobVerdict>,
         new_indexes: &mut BTreeSet<i64>,
     ) {
         let uid = &member.pod.meta.uid;
@@ -90,64 +91,64 @@ impl Counted {
         if uncounted.failed.contains(uid) {
             return;
         }
-        let fails_with_job = end.is_some_and(|end| !end.is_success);
+        let fails_with_job = verdict.is_some_and(|verdict| !verdict.is_success);
         if member.pod.phase == PodPhase::Succeeded {
-            match &facts.indexes {
-                // An index cannot be counted twice, so its pods need no list.
+            match &inputs.indexes {
+                // `status.completedIndexes` is a set, so pods of an index cannot be counted twice and need
+                // no list.
                 Some(indexes) => {
-                    let index = facts.index_in_range(member);
-                    new_indexes.extend(index.filter(|index| !indexes.counted.has(*index)));
+                    let index = inputs.index_in_range(member);
+                    new_indexes.extend(index.filter(|index| !indexes.previously_succeeded.contains(*index)));
                 }
                 None if uncounted.succeeded.contains(uid) => {}
                 None => uncounted.succeeded.push(uid.clone()),
             }
-        } else if (facts.is_failed(&member.pod) || fails_with_job) && facts.is_in_range(member) {
-            let judgement = facts.judgement(&member.pod);
-            if let Some(action) = judgement.action {
-                *self.by_policy.entry(action).or_default() += 1;
+        } else if (inputs.is_failed(&member.pod) || fails_with_job) && inputs.is_in_range(member) {
+            let policy_match = inputs.failure_policy_match(&member.pod);
+            if let Some(action) = policy_match.action {
+                *self.failures_by_policy_action.entry(action).or_default() += 1;
             }
-            if judgement.counts() {
+            if policy_match.counts_as_failure() {
                 uncounted.failed.push(uid.clone());
             }
         }
     }
 
-    fn tell_indexes(&mut self, facts: &JobView) {
-        let Some(indexes) = &facts.indexes else { return };
+    fn set_indexes(&mut self, inputs: &JobView) {
+        let Some(indexes) = &inputs.indexes else { return };
         self.status.succeeded = indexes.succeeded.count();
         self.status.completed_indexes = indexes.succeeded.to_string().into();
         self.status.failed_indexes = indexes.failed.as_ref().map(|failed| failed.to_string().into());
     }
 
-    /// Takes the finalizers off.
     pub(super) fn remove_finalizers(&self) -> Plan {
         let mut plan = Plan::none();
-        let release = |pod: &Arc<Pod>| release(pod, "its Job has counted it");
-        plan.push_parallel(self.pods_to_untrack.iter().map(release).collect());
+        let remove = |pod: &Arc<Pod>| remove_tracking_finalizer(pod, "the Job status counts the pod");
+        plan.push_parallel(self.pods_to_untrack.iter().map(remove).collect());
         plan
     }
 }
 
-/// Moves pods that have lost the finalizer from the lists into the counters.
-pub(super) fn settle(status: &mut JobStatus, holding: &BTreeSet<Uid>) {
+/// Moves pods without the finalizer from the uncounted lists to the counters.
+pub(super) fn count_pods_without_finalizer(status: &mut JobStatus, uids_with_finalizer: &BTreeSet<Uid>) {
     let uncounted = status.uncounted_terminated_pods.get_or_insert_default();
     for (list, counter) in
         [(&mut uncounted.succeeded, &mut status.succeeded), (&mut uncounted.failed, &mut status.failed)]
     {
-        let before = list.len();
-        list.retain(|uid| holding.contains(uid));
-        *counter += i32::try_from(before - list.len()).unwrap_or(i32::MAX);
+        let listed = list.len();
+        list.retain(|uid| uids_with_finalizer.contains(uid));
+        *counter += i32::try_from(listed - list.len()).unwrap_or(i32::MAX);
     }
 }
 
-/// Whether nobody is left on the lists.
-pub(super) fn is_settled(status: &JobStatus) -> bool {
+/// Whether the uncounted lists are empty.
+pub(super) fn has_no_uncounted_pods(status: &JobStatus) -> bool {
     let uncounted = status.uncounted_terminated_pods.as_ref();
     uncounted.is_none_or(|uncounted| uncounted.succeeded.is_empty() && uncounted.failed.is_empty())
 }
 
-/// Takes the finalizer off a pod.
-pub(super) fn release(pod: &Pod, because: &'static str) -> Write {
+/// Removes the tracking finalizer from a pod.
+pub(super) fn remove_tracking_finalizer(pod: &Pod, because: &'static str) -> Write {
     let body = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}});
     Write::patch(pod, PatchKind::Strategic, body)
         .ignoring_errors(&[ErrorReason::NotFound])

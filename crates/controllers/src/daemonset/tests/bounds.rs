@@ -1,4 +1,4 @@
-//! Whatever state nodes are in, no more of them are without a pod, or have two, than may be.
+//! Properties: from any state, maxUnavailable and maxSurge are respected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use proptest::prelude::*;
 use super::*;
 use crate::daemonset::inputs::{Eligibility, Inputs};
 
-/// The facts of a DaemonSet with these nodes: their names, whether they are to have a pod, and what they have.
-pub(super) fn facts(set: DaemonSet, nodes: &[(&str, bool, Vec<Value>)]) -> Inputs {
-    let judged = |(name, should_run, _): &(&str, bool, Vec<Value>)| {
+/// The inputs of a DaemonSet with these nodes: name, whether the node should run a pod, and its pods.
+pub(super) fn inputs(set: DaemonSet, nodes: &[(&str, bool, Vec<Value>)]) -> Inputs {
+    let eligibility = |(name, should_run, _): &(&str, bool, Vec<Value>)| {
         (InternedStr::from(*name), Eligibility { should_run: *should_run, should_continue_running: true })
     };
     let pods = nodes.iter().flat_map(|(_, _, pods)| pods);
     let pods = pods.map(|pod| Arc::new(serde_json::from_value(pod.clone()).unwrap())).collect();
     let now = Now { wall: Time::from_unix_seconds(1_800_000_000), monotonic: Duration::from_secs(1000) };
-    let judged: BTreeMap<_, _> = nodes.iter().map(judged).collect();
-    Inputs::of(Arc::new(set), pods, Vec::new(), judged, now)
+    let eligibility: BTreeMap<_, _> = nodes.iter().map(eligibility).collect();
+    Inputs::of(Arc::new(set), pods, Vec::new(), eligibility, now)
 }
 
-/// How one pod of a node is.
+/// The state of one pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct State {
     new: bool,
-    well: bool,
-    going: bool,
+    ready: bool,
+    terminating: bool,
 }
 
 impl State {
-    fn serves(self) -> bool {
-        self.well && !self.going
+    fn is_available(self) -> bool {
+        self.ready && !self.terminating
     }
 }
 
@@ -45,139 +45,143 @@ fn pods_of(at: usize, pods: &Pods) -> impl Iterator<Item = Value> {
     pods.iter().enumerate().map(move |(which, state)| {
         let name = format!("p{at}-{which}");
         let pod = if state.new { pod(&name, &node) } else { old(&name, &node) };
-        let pod = if state.well { pod } else { unready(pod) };
-        if state.going { terminating(pod) } else { pod }
+        let pod = if state.ready { pod } else { unready(pod) };
+        if state.terminating { terminating(pod) } else { pod }
     })
 }
 
-/// Carries out what a turn decided. Pods that are made are not ready yet.
+/// Executes the decisions of a reconcile. Created pods are not ready yet.
 fn carry_out(actions: &[String], nodes: &mut [Pods]) {
     for action in actions {
         if let Some(node) = action.strip_prefix("create on n") {
-            nodes[node.parse::<usize>().unwrap()].push(State { new: true, well: false, going: false });
+            nodes[node.parse::<usize>().unwrap()].push(State { new: true, ready: false, terminating: false });
             continue;
         }
         let (at, which) = action.strip_prefix("delete p").unwrap().split_once('-').unwrap();
-        nodes[at.parse::<usize>().unwrap()][which.parse::<usize>().unwrap()].going = true;
+        nodes[at.parse::<usize>().unwrap()][which.parse::<usize>().unwrap()].terminating = true;
     }
 }
 
 fn all_new(nodes: &[Pods]) -> bool {
-    nodes.iter().all(|pods| matches!(pods[..], [State { new: true, well: true, going: false }]))
+    nodes.iter().all(|pods| matches!(pods[..], [State { new: true, ready: true, terminating: false }]))
 }
 
 fn step(set: &Value, nodes: &mut [Pods]) {
     let names = (0..nodes.len()).map(|at| node(&format!("n{at}")));
     let pods: Vec<Value> = nodes.iter().enumerate().flat_map(|(at, pods)| pods_of(at, pods)).collect();
-    let actions = moves(world(set.clone(), names, pods));
+    let actions = pod_changes(cluster(set.clone(), names, pods));
     carry_out(&actions, nodes);
 }
 
-/// Some pods get ready, some that go are gone, others take their time.
-fn let_time_pass(nodes: &mut [Pods], rolls: &mut impl Iterator<Item = bool>) {
+/// Some pods become ready and some terminating ones are removed, at random.
+fn advance_pods(nodes: &mut [Pods], rolls: &mut impl Iterator<Item = bool>) {
     for pods in nodes {
         pods.retain_mut(|state| {
-            let moves = rolls.next() == Some(true);
-            state.well |= moves && !state.going;
-            !(moves && state.going)
+            let pod_changes = rolls.next() == Some(true);
+            state.ready |= pod_changes && !state.terminating;
+            !(pod_changes && state.terminating)
         });
     }
 }
 
-/// Rolls a DaemonSet from old pods to new ones, turn by turn, and has every turn looked at.
+/// Rolls a DaemonSet from outdated pods to updated ones, and checks the nodes after every reconcile.
 fn roll_out(
     set: &Value,
     size: usize,
     rolls: Vec<bool>,
     holds: impl Fn(&[Pods]) -> Result<(), TestCaseError>,
 ) -> Result<(), TestCaseError> {
-    let mut nodes = vec![vec![State { new: false, well: true, going: false }]; size];
+    let mut nodes = vec![vec![State { new: false, ready: true, terminating: false }]; size];
     let mut rolls = rolls.into_iter().chain(std::iter::repeat(true));
-    let mut turns = 0;
+    let mut reconciles = 0;
     while !all_new(&nodes) {
-        turns += 1;
-        prop_assert!(turns < 500, "it comes to its end");
+        reconciles += 1;
+        prop_assert!(reconciles < 500, "the rollout completes");
         step(set, &mut nodes);
         holds(&nodes)?;
-        let_time_pass(&mut nodes, &mut rolls);
+        advance_pods(&mut nodes, &mut rolls);
     }
     Ok(())
 }
 
-/// How many nodes have two pods that stay.
+/// The number of nodes with two pods that are not terminating.
 fn doubled(nodes: &[Pods]) -> usize {
-    nodes.iter().filter(|pods| pods.iter().filter(|pod| !pod.going).count() > 1).count()
+    nodes.iter().filter(|pods| pods.iter().filter(|pod| !pod.terminating).count() > 1).count()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Without surplus no more nodes are without a pod that serves than may be, and none has two.
+    /// Without surge, at most maxUnavailable nodes have no available pod, and no node has two pods.
     #[test]
-    fn no_more_nodes_are_without_than_may_be(
+    fn max_unavailable_is_respected_without_surge(
         (size, most) in (1..7_usize, 1..4_usize),
         rolls in prop::collection::vec(any::<bool>(), 200),
     ) {
         roll_out(&allowing(most, 0), size, rolls, |nodes| {
-            let without = nodes.iter().filter(|pods| !pods.iter().any(|pod| pod.serves())).count();
+            let without = nodes.iter().filter(|pods| !pods.iter().any(|pod| pod.is_available())).count();
             prop_assert!(without <= most, "{} of {}: {:?}", without, most, nodes);
             prop_assert_eq!(doubled(nodes), 0);
             Ok(())
         })?;
     }
 
-    /// With surplus no more nodes have two than may have, and none is ever without a pod that serves.
+    /// With surge, at most maxSurge nodes have two pods, and every node has an available pod.
     #[test]
-    fn no_more_nodes_have_two_than_may_have(
+    fn max_surge_is_respected_and_every_node_has_an_available_pod(
         (size, most) in (1..7_usize, 1..4_usize),
         rolls in prop::collection::vec(any::<bool>(), 200),
     ) {
         roll_out(&allowing(0, most), size, rolls, |nodes| {
             prop_assert!(doubled(nodes) <= most, "{:?}", nodes);
-            prop_assert!(nodes.iter().all(|pods| pods.iter().any(|pod| pod.serves())), "{:?}", nodes);
+            prop_assert!(nodes.iter().all(|pods| pods.iter().any(|pod| pod.is_available())), "{:?}", nodes);
             Ok(())
         })?;
     }
 
-    /// From any state whatsoever, a step takes no pod that serves beyond what may be missing, and adds none
-    /// beyond what may be too many.
+    /// From any state, one reconcile deletes no available pod beyond maxUnavailable, and creates no pod beyond
+    /// maxSurge.
     #[test]
-    fn one_step_stays_within_the_bounds_from_any_state(
+    fn one_reconcile_respects_the_bounds_from_any_state(
         mut nodes in prop::collection::vec(any_pods(), 1..7),
         (unavailable, surge) in (0..4_usize, 0..3_usize),
     ) {
         let set = allowing(unavailable, surge);
         if surge == 0 {
-            // Of two the senior one stays, and nobody asks which one serves.
-            nodes.iter_mut().for_each(only_one_stays);
+            // Of two pods the oldest stays, whether it is available or not.
+            nodes.iter_mut().for_each(keep_one_pod);
         }
         let most = if surge == 0 { unavailable.max(1) } else { 0 };
         let lacking = |nodes: &[Pods]| {
-            nodes.iter().filter(|pods| !pods.iter().any(|pod| pod.serves())).count()
+            nodes.iter().filter(|pods| !pods.iter().any(|pod| pod.is_available())).count()
         };
         let mut after = nodes.clone();
         step(&set, &mut after);
         prop_assert!(lacking(&after) <= lacking(&nodes).max(most), "{:?} to {:?}", nodes, after);
-        // Nodes that get a second pod beside one that serves.
+        // Nodes that get a second pod beside an available one.
         let surged = nodes.iter().zip(&after).filter(|(before, after)| {
-            after.len() > before.len() && before.iter().any(|pod| pod.serves())
+            after.len() > before.len() && before.iter().any(|pod| pod.is_available())
         });
         prop_assert!(surged.count() <= surge);
     }
 }
 
-fn only_one_stays(pods: &mut Pods) {
+fn keep_one_pod(pods: &mut Pods) {
     let mut staying = 0;
     pods.retain(|pod| {
-        staying += usize::from(!pod.going);
-        pod.going || staying == 1
+        staying += usize::from(!pod.terminating);
+        pod.terminating || staying == 1
     });
 }
 
-/// Up to one old and one new pod, in any state, and maybe one that goes.
+/// Up to one old and one new pod, in any state, and possibly a terminating one.
 fn any_pods() -> impl Strategy<Value = Pods> {
-    let old = prop::option::of(any::<bool>().prop_map(|well| State { new: false, well, going: false }));
-    let new = prop::option::of(any::<bool>().prop_map(|well| State { new: true, well, going: false }));
-    let going = prop::option::of(any::<bool>().prop_map(|new| State { new, well: true, going: true }));
-    (old, new, going).prop_map(|(old, new, going)| [old, new, going].into_iter().flatten().collect())
+    let old =
+        prop::option::of(any::<bool>().prop_map(|ready| State { new: false, ready, terminating: false }));
+    let new =
+        prop::option::of(any::<bool>().prop_map(|ready| State { new: true, ready, terminating: false }));
+    let terminating =
+        prop::option::of(any::<bool>().prop_map(|new| State { new, ready: true, terminating: true }));
+    (old, new, terminating)
+        .prop_map(|(old, new, terminating)| [old, new, terminating].into_iter().flatten().collect())
 }

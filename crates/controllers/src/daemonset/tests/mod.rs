@@ -1,13 +1,13 @@
-//! What a turn does about a DaemonSet, its pods on the nodes and its history, told step by step.
+//! Single reconciles of a DaemonSet: its pods on the nodes, its history and its status.
 
 mod bounds;
-mod eligible;
+mod eligibility;
+mod enqueue;
 mod history;
-mod keeping;
-mod making;
-mod rolling_on;
-mod telling;
-mod waking;
+mod manage;
+mod pod_creation;
+mod rolling_update;
+mod status;
 
 use keleustes_objects::{ApiError, ErrorReason, Key};
 use keleustes_plan::rehearsal::RehearsalCluster;
@@ -33,7 +33,7 @@ fn template(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
 }
 
-/// A DaemonSet of `v2`; one node at a time may be without a pod. Its status says nothing of pods yet.
+/// A DaemonSet with image `v2` and maxUnavailable 1. Its status counts no pods yet.
 fn set() -> Value {
     json!({
         "metadata": {
@@ -50,7 +50,7 @@ fn set() -> Value {
     })
 }
 
-/// The same, with a status that says that so many nodes have a pod, all of them well and new.
+/// The same, with a status that counts this many nodes, each with an available and updated pod.
 fn content(nodes: i32) -> Value {
     let mut set = set();
     for count in ["desired", "current", "updated"] {
@@ -61,7 +61,7 @@ fn content(nodes: i32) -> Value {
     set
 }
 
-/// The strategy: how many nodes may be without a pod, and how many may have two.
+/// A DaemonSet with this maxUnavailable and maxSurge.
 fn allowing(unavailable: impl Into<Value>, surge: impl Into<Value>) -> Value {
     let numbers = json!({"maxUnavailable": unavailable.into(), "maxSurge": surge.into()});
     with_field(set(), "/spec/updateStrategy/rollingUpdate", numbers)
@@ -75,7 +75,7 @@ fn tainted(name: &str, key: &str, effect: &str) -> Value {
     with_field(node(name), "/spec/taints", json!([{"key": key, "value": "v", "effect": effect}]))
 }
 
-/// A revision of an image, of the DaemonSet, with a hash.
+/// A revision of the DaemonSet with a hash and an image.
 fn revision(hash: &str, number: i64, image: &str) -> Value {
     let mut template = template(image);
     template["$patch"] = json!("replace");
@@ -101,7 +101,7 @@ fn owner() -> Value {
     })
 }
 
-/// A pod on a node that nobody manages. It is of the newest template, runs and has been ready for long.
+/// An orphaned pod on a node, with the labels of the current revision, running and long ready.
 fn orphan(name: &str, node: &str) -> Value {
     json!({
         "metadata": {
@@ -117,23 +117,23 @@ fn orphan(name: &str, node: &str) -> Value {
     })
 }
 
-/// A pod on a node, of the newest template.
+/// A pod on a node, of the current revision.
 fn pod(name: &str, node: &str) -> Value {
     owned(orphan(name, node))
 }
 
-/// A pod on a node, of the template before.
+/// A pod on a node, of the previous revision.
 fn old(name: &str, node: &str) -> Value {
-    aged(pod(name, node))
+    outdated(pod(name, node))
 }
 
-/// Makes a pod one of the template before.
-fn aged(pod: Value) -> Value {
+/// Gives a pod the labels of the previous revision.
+fn outdated(pod: Value) -> Value {
     let labels = json!({"app": "agent", "controller-revision-hash": "h1", "pod-template-generation": "1"});
     with_field(pod, "/metadata/labels", labels)
 }
 
-/// A pod that is meant for a node and not bound yet.
+/// A pod that targets a node by its affinity and is not bound yet.
 fn unbound(name: &str, node: &str) -> Value {
     let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
     let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}});
@@ -141,8 +141,8 @@ fn unbound(name: &str, node: &str) -> Value {
     with_field(pod, "/spec/affinity", json!({"nodeAffinity": required}))
 }
 
-/// A world with these nodes and pods, and two revisions, `v1` and `v2`.
-fn world(
+/// A cluster with these nodes and pods, and two revisions, `v1` and `v2`.
+fn cluster(
     set: Value,
     nodes: impl IntoIterator<Item = Value>,
     pods: impl IntoIterator<Item = Value>,
@@ -152,36 +152,36 @@ fn world(
         .with::<ControllerRevision>(revision("h2", 2, "v2"))
 }
 
-/// A world without revisions.
+/// A cluster without revisions.
 fn bare(
     set: Value,
     nodes: impl IntoIterator<Item = Value>,
     pods: impl IntoIterator<Item = Value>,
 ) -> RehearsalCluster {
-    let world = RehearsalCluster::of(&the_loop()).with::<DaemonSet>(set);
-    let world = nodes.into_iter().fold(world, |world, node| world.with::<Node>(node));
-    pods.into_iter().fold(world, |world, pod| world.with::<Pod>(pod))
+    let cluster = RehearsalCluster::of(&the_loop()).with::<DaemonSet>(set);
+    let cluster = nodes.into_iter().fold(cluster, |cluster, node| cluster.with::<Node>(node));
+    pods.into_iter().fold(cluster, |cluster, pod| cluster.with::<Pod>(pod))
 }
 
-/// So many nodes, each with a pod made by this.
-fn many(set: Value, count: usize, pod_of: impl Fn(usize, &str) -> Value) -> RehearsalCluster {
+/// A cluster with this many nodes, each with a pod from `pod_of`.
+fn cluster_of(set: Value, count: usize, pod_of: impl Fn(usize, &str) -> Value) -> RehearsalCluster {
     let names: Vec<String> = (0..count).map(|at| format!("n{at:03}")).collect();
     let pods: Vec<Value> = names.iter().enumerate().map(|(at, name)| pod_of(at, name)).collect();
-    world(set, names.iter().map(|name| node(name)), pods)
+    cluster(set, names.iter().map(|name| node(name)), pods)
 }
 
-/// What one turn does.
-fn turn(mut world: RehearsalCluster) -> String {
-    world.outline(&the_loop(), agent())
+/// The transcript of one reconcile.
+fn transcript_of(mut cluster: RehearsalCluster) -> String {
+    cluster.outline(&the_loop(), agent())
 }
 
-/// Which pods one turn deletes, and on which nodes it makes some.
-fn moves(mut world: RehearsalCluster) -> Vec<String> {
-    moves_in(&the_loop(), &mut world)
+/// The pods that one reconcile deletes, and the nodes on which it creates pods.
+fn pod_changes(mut cluster: RehearsalCluster) -> Vec<String> {
+    pod_changes_in(&the_loop(), &mut cluster)
 }
 
-fn moves_in(a_loop: &Loop, world: &mut RehearsalCluster) -> Vec<String> {
-    let transcript = world.reconcile(a_loop, agent());
+fn pod_changes_in(a_loop: &Loop, cluster: &mut RehearsalCluster) -> Vec<String> {
+    let transcript = cluster.reconcile(a_loop, agent());
     let read = |line: &str| {
         if let Some(rest) = line.strip_prefix("delete pods a/") {
             return Some(format!("delete {}", rest.split(' ').next()?));
@@ -195,27 +195,27 @@ fn moves_in(a_loop: &Loop, world: &mut RehearsalCluster) -> Vec<String> {
 
 const REQUIRED: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
 
-/// The node that a pod is made for.
+/// The target node of a pod.
 fn target(pod: &Value) -> String {
     let terms = &pod.pointer(REQUIRED).unwrap()["nodeSelectorTerms"];
     terms[0]["matchFields"][0]["values"][0].as_str().unwrap().to_owned()
 }
 
-/// The status that a turn writes.
-fn status(mut world: RehearsalCluster) -> Value {
-    world.bodies(&the_loop(), agent(), "put daemonsets.apps/status ").remove(0).1["status"].take()
+/// The status that a reconcile writes.
+fn status(mut cluster: RehearsalCluster) -> Value {
+    cluster.bodies(&the_loop(), agent(), "put daemonsets.apps/status ").remove(0).1["status"].take()
 }
 
-/// The pod that a turn makes.
-fn made(mut world: RehearsalCluster) -> Value {
-    world.bodies(&the_loop(), agent(), "create pods ").remove(0).1
+/// The pod that a reconcile creates.
+fn created_pod(mut cluster: RehearsalCluster) -> Value {
+    cluster.bodies(&the_loop(), agent(), "create pods ").remove(0).1
 }
 
-const STATUS: &str = "put daemonsets.apps/status a/agent because its pods tell something new\n";
+const STATUS: &str = "put daemonsets.apps/status a/agent because the status changed\n";
 
 /// Proves DS-1, DS-2, DS-85, DS-86, DS-87.
 #[test]
-fn it_is_known_by_the_original_s_names_and_numbers() {
+fn names_grants_and_limits_are_those_of_upstream() {
     let controller = controller(&DaemonSetOptions::default());
     assert_eq!((controller.name, controller.aliases), ("daemonset-controller", &["daemonset"][..]));
     assert_eq!(
@@ -238,40 +238,48 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     assert_eq!(reads, ["daemonsets.apps", "pods", "controllerrevisions.apps", "nodes"]);
     let set: DaemonSet = serde_json::from_value(set()).unwrap();
-    let facts = bounds::facts(set, &[]);
-    let plan = status::plan(&facts, &keleustes_objects::DaemonSetStatus::default(), StatusUrgency::Immediate);
+    let inputs = bounds::inputs(set, &[]);
+    let plan = super::status::plan(
+        &inputs,
+        &keleustes_objects::DaemonSetStatus::default(),
+        StatusUrgency::Immediate,
+    );
     let [keleustes_plan::Step::One(write)] = plan.steps() else { panic!("one write") };
     let keleustes_plan::Action::Put { conflict_tries: 2, .. } = &write.action else { panic!("two tries") };
 }
 
 /// Proves DS-18, DS-19, DS-20, DS-91.
 #[test]
-fn one_that_is_gone_or_going_or_selects_all_is_left_alone() {
+fn a_deleted_terminating_or_select_all_daemonset_is_not_reconciled() {
     let mut gone = RehearsalCluster::of(&the_loop()).with::<Node>(node("n")).with::<Pod>(pod("x", "n"));
     assert_eq!(gone.reconcile(&the_loop(), agent()), "");
     let all = with_field(set(), "/spec/selector", json!({}));
-    const TOLD: &str = "event Warning SelectingAll: This daemon set is selecting all pods. A non-empty selector is required.\n";
-    assert_eq!(turn(world(all.clone(), [node("n")], [])), TOLD);
-    assert_eq!(turn(world(terminating(all), [node("n")], [])), TOLD);
-    assert_eq!(turn(bare(terminating(set()), [node("n")], [orphan("x", "n")])), "");
-    // One that selects nothing, which the API does not let in, is left alone as well.
+    const SELECTING_ALL: &str = "event Warning SelectingAll: This daemon set is selecting all pods. A non-empty selector is required.\n";
+    assert_eq!(transcript_of(cluster(all.clone(), [node("n")], [])), SELECTING_ALL);
+    assert_eq!(transcript_of(cluster(terminating(all), [node("n")], [])), SELECTING_ALL);
+    assert_eq!(transcript_of(bare(terminating(set()), [node("n")], [orphan("x", "n")])), "");
+    // A DaemonSet without a selector, which the API rejects, is not reconciled either.
     assert_eq!(
-        turn(world(with_field(set(), "/spec/selector", Value::Null), [node("n")], [orphan("x", "n")])),
+        transcript_of(cluster(
+            with_field(set(), "/spec/selector", Value::Null),
+            [node("n")],
+            [orphan("x", "n")]
+        )),
         ""
     );
 }
 
 /// Proves DS-21.
 #[test]
-fn a_selector_that_makes_no_sense_is_a_failure() {
+fn an_invalid_selector_is_an_error() {
     let odd = json!({"matchExpressions": [{"key": "app", "operator": "Likes", "values": ["web"]}]});
-    let transcript = turn(world(with_field(set(), "/spec/selector", odd), [node("n")], []));
+    let transcript = transcript_of(cluster(with_field(set(), "/spec/selector", odd), [node("n")], []));
     assert!(transcript.starts_with("retry: ") && transcript.lines().count() == 1, "{transcript}");
 }
 
 /// Proves DS-17, DS-24, DS-79.
 #[test]
-fn history_then_pods_then_what_is_too_old_then_the_status() {
+fn writes_are_in_the_order_history_pods_cleanup_status() {
     let limited = || with_field(set(), "/spec/revisionHistoryLimit", json!(0));
     let renumbered = || {
         bare(limited(), [node("n")], [])
@@ -280,58 +288,63 @@ fn history_then_pods_then_what_is_too_old_then_the_status() {
     };
     const RENUMBER: &str =
         "patch controllerrevisions.apps a/agent-h2 because its template is the newest again\n";
-    const CREATE: &str = "create pods a/ because the node has no pod of it";
+    const CREATE: &str = "create pods a/ because the node has no pod of the DaemonSet";
     assert_eq!(
-        turn(renumbered()),
+        transcript_of(renumbered()),
         format!(
             "{RENUMBER}{CREATE}\n\
              event Normal SuccessfulCreate: Created pod: agent-new\n\
-             delete controllerrevisions.apps a/agent-h1 because it is older than the history that is kept\n\
+             delete controllerrevisions.apps a/agent-h1 because the revision exceeds revisionHistoryLimit\n\
              {STATUS}"
         )
     );
-    // A failure to make a pod leaves the history alone, and the status is told.
+    // After a failed pod creation the history is not cleaned up, and the status is written.
     let failing = renumbered().failing::<Pod>("create", &key(""), api_error(ErrorReason::Forbidden));
     assert_eq!(
-        turn(failing),
+        transcript_of(failing),
         format!(
             "{RENUMBER}{CREATE} FAILED: refused\n\
              event Warning FailedCreate: Error creating: refused\n\
              {STATUS}retry: refused\n"
         )
     );
-    let deaf = ApiError::transport(ErrorReason::Other, "deaf");
+    let unreachable = ApiError::transport(ErrorReason::Other, "unreachable");
     let both = renumbered().failing::<Pod>("create", &key(""), api_error(ErrorReason::Forbidden));
-    let both = both.failing::<DaemonSet>("update", &agent(), deaf.clone());
-    assert!(turn(both).ends_with("FAILED: deaf\nretry: refused\n"), "the first one is reported");
-    let only_deaf = renumbered().failing::<DaemonSet>("update", &agent(), deaf);
-    assert!(turn(only_deaf).ends_with("FAILED: deaf\nretry: deaf\n"));
+    let both = both.failing::<DaemonSet>("update", &agent(), unreachable.clone());
+    assert!(
+        transcript_of(both).ends_with("FAILED: unreachable\nretry: refused\n"),
+        "the first one is reported"
+    );
+    let only_unreachable = renumbered().failing::<DaemonSet>("update", &agent(), unreachable);
+    assert!(transcript_of(only_unreachable).ends_with("FAILED: unreachable\nretry: unreachable\n"));
 }
 
 /// Proves DS-71, DS-109.
 #[test]
-fn revisions_and_pods_are_claimed_first() {
+fn revisions_and_pods_are_adopted_and_released_first() {
     const ADOPT: &str = "because it matches the selector and nobody manages it";
     const RELEASE: &str = "because it does not match the selector any more";
     let unowned = |object: Value| with_field(object, "/metadata/ownerReferences", json!([]));
     let stray = with_field(revision("h0", 0, "v0"), "/metadata/labels/app", json!("none"));
-    let claiming = || {
+    let with_orphans = || {
         bare(content(1), [node("n")], [orphan("x", "n")])
             .with::<ControllerRevision>(unowned(revision("h2", 2, "v2")))
             .with::<ControllerRevision>(stray.clone())
     };
     assert_eq!(
-        turn(claiming()),
+        transcript_of(with_orphans()),
         format!(
             "patch controllerrevisions.apps a/agent-h0 {RELEASE}\n\
              patch controllerrevisions.apps a/agent-h2 {ADOPT}\n\
              patch pods a/x {ADOPT}\n"
         )
     );
-    // Another was faster.
-    let raced = claiming().failing::<Pod>("patch", &key("x"), api_error(ErrorReason::Invalid));
-    assert!(turn(raced).ends_with(&format!("patch pods a/x {ADOPT} FAILED: refused\nretry: refused\n")));
-    // One that turns out to be gone does not count.
-    let gone = claiming().failing::<Pod>("patch", &key("x"), api_error(ErrorReason::NotFound));
-    assert_eq!(moves(gone), ["create on n"]);
+    // Another controller has adopted it.
+    let raced = with_orphans().failing::<Pod>("patch", &key("x"), api_error(ErrorReason::Invalid));
+    assert!(
+        transcript_of(raced).ends_with(&format!("patch pods a/x {ADOPT} FAILED: refused\nretry: refused\n"))
+    );
+    // A pod that is not found does not count.
+    let gone = with_orphans().failing::<Pod>("patch", &key("x"), api_error(ErrorReason::NotFound));
+    assert_eq!(pod_changes(gone), ["create on n"]);
 }

@@ -1,15 +1,15 @@
-//! Who should prefer which endpoint.
+//! Topology hints of endpoints.
 
 use serde_json::{Value, json};
 
-use super::{Stage, node, pod, pod_on, service, service_with, unready, with};
+use super::{TestCluster, node, pod, pod_on, service, service_with, unready, with};
 
-/// A stage with two nodes in two zones, one in none, and a pod on each.
-fn stage(service: Value) -> Stage {
-    let mut stage = Stage::new();
-    stage.node(node("n2", "z2")).node(with(node("n3", ""), "metadata/labels", json!({})));
-    stage.service(service).pod(pod("p1")).pod(pod_on("p2", "n2")).pod(pod_on("p3", "n3"));
-    stage
+/// A cluster with two nodes in two zones, one without a zone, and a pod on each.
+fn cluster(service: Value) -> TestCluster {
+    let mut cluster = TestCluster::new();
+    cluster.node(node("n2", "z2")).node(with(node("n3", ""), "metadata/labels", json!({})));
+    cluster.service(service).pod(pod("p1")).pod(pod_on("p2", "n2")).pod(pod_on("p3", "n3"));
+    cluster
 }
 
 fn prefers(distribution: &str) -> Value {
@@ -17,15 +17,15 @@ fn prefers(distribution: &str) -> Value {
 }
 
 /// The hints of the pods, in order.
-fn hints(stage: &Stage) -> [Value; 3] {
-    ["p1", "p2", "p3"].map(|pod| stage.endpoint(pod).unwrap().get("hints").cloned().unwrap_or_default())
+fn hints(cluster: &TestCluster) -> [Value; 3] {
+    ["p1", "p2", "p3"].map(|pod| cluster.endpoint(pod).unwrap().get("hints").cloned().unwrap_or_default())
 }
 
 fn zone(zone: &str) -> Value {
     json!({"forZones": [{"name": zone}]})
 }
 
-/// A Service with the older and the newer annotation, and the field.
+/// A Service with the deprecated and the newer annotation, and the field.
 fn annotated(old: Option<&str>, new: Option<&str>) -> Value {
     let mut annotations = serde_json::Map::new();
     let keys = ["service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"];
@@ -37,9 +37,9 @@ fn annotated(old: Option<&str>, new: Option<&str>) -> Value {
 
 /// Proves EPS-70, EPS-71.
 #[test]
-fn the_older_annotation_wins_and_either_wins_over_the_field() {
+fn the_deprecated_annotation_wins_and_either_annotation_wins_over_the_field() {
     let is_proportional = |service: Value| {
-        stage(service).sync().events.iter().any(|event| event.contains("TopologyAwareHintsDisabled"))
+        cluster(service).sync().events.iter().any(|event| event.contains("TopologyAwareHintsDisabled"))
     };
     for (old, new, proportional) in [
         (None, Some("Auto"), true),
@@ -56,13 +56,13 @@ fn the_older_annotation_wins_and_either_wins_over_the_field() {
 
 /// Proves EPS-72, EPS-74.
 #[test]
-fn clients_stay_in_their_zone_or_on_their_node() {
+fn traffic_distribution_sets_zone_and_node_hints() {
     for distribution in ["PreferClose", "PreferSameZone"] {
-        let mut stage = stage(prefers(distribution));
-        stage.sync();
-        assert_eq!(hints(&stage), [zone("z1"), zone("z2"), Value::Null]);
+        let mut cluster = cluster(prefers(distribution));
+        cluster.sync();
+        assert_eq!(hints(&cluster), [zone("z1"), zone("z2"), Value::Null]);
     }
-    let mut both = stage(prefers("PreferSameNode"));
+    let mut both = cluster(prefers("PreferSameNode"));
     both.sync();
     let on = |node: &str| json!([{"name": node}]);
     assert_eq!(
@@ -74,24 +74,27 @@ fn clients_stay_in_their_zone_or_on_their_node() {
         ]
     );
     for nothing in [json!(null), json!("PreferElsewhere")] {
-        let mut stage = stage(prefers("PreferSameNode"));
-        stage.sync();
-        assert_eq!(stage.service(service_with("spec/trafficDistribution", nothing)).sync().verbs(), ["put"]);
-        assert_eq!(hints(&stage), [Value::Null, Value::Null, Value::Null]);
+        let mut cluster = cluster(prefers("PreferSameNode"));
+        cluster.sync();
+        assert_eq!(
+            cluster.service(service_with("spec/trafficDistribution", nothing)).sync().verbs(),
+            ["put"]
+        );
+        assert_eq!(hints(&cluster), [Value::Null, Value::Null, Value::Null]);
     }
 }
 
 /// Proves EPS-73, EPS-76.
 #[test]
-fn slices_are_written_when_their_hints_are_wrong_and_only_then() {
+fn slices_are_only_written_if_their_hints_are_wrong() {
     let written = |service: Value, hint: Value| {
-        let mut stage = stage(service);
-        stage.sync();
-        let mut changed = stage.only().clone();
+        let mut cluster = cluster(service);
+        cluster.sync();
+        let mut changed = cluster.only().clone();
         changed["endpoints"][0]["hints"] = hint;
-        let minutes = stage.slice(changed).sync();
-        assert!(stage.sync().is_calm());
-        minutes.verbs().join(" ")
+        let result = cluster.slice(changed).sync();
+        assert!(cluster.sync().is_noop());
+        result.verbs().join(" ")
     };
     let both = json!({"forZones": [{"name": "z1"}], "forNodes": [{"name": "n1"}]});
     let two = json!({"forZones": [{"name": "z1"}, {"name": "z2"}]});
@@ -110,32 +113,35 @@ fn slices_are_written_when_their_hints_are_wrong_and_only_then() {
 
 /// Proves EPS-75.
 #[test]
-fn endpoints_that_are_not_ready_are_neither_given_nor_checked_for_hints() {
-    let mut stage = stage(prefers("PreferSameZone"));
-    stage.pod(unready(pod("p1"))).sync();
-    assert_eq!(hints(&stage), [Value::Null, zone("z2"), Value::Null]);
-    let mut odd = stage.only().clone();
+fn hints_of_endpoints_that_are_not_ready_are_neither_set_nor_compared() {
+    let mut cluster = cluster(prefers("PreferSameZone"));
+    cluster.pod(unready(pod("p1"))).sync();
+    assert_eq!(hints(&cluster), [Value::Null, zone("z2"), Value::Null]);
+    let mut odd = cluster.only().clone();
     odd["endpoints"][0]["hints"] = zone("elsewhere");
-    assert!(stage.slice(odd).sync().is_calm());
+    assert!(cluster.slice(odd).sync().is_noop());
 }
 
 /// Proves EPS-127.
 #[test]
-fn from_the_annotation_to_the_field_hints_change_in_one_step() {
-    let mut stage = stage(annotated(None, Some("Auto")));
-    stage.no_pod("p3").node(with(node("n3", ""), "status/conditions/0/status", json!("False"))).survey();
+fn a_change_from_the_annotation_to_the_field_rewrites_hints_once() {
+    let mut cluster = cluster(annotated(None, Some("Auto")));
+    cluster
+        .no_pod("p3")
+        .node(with(node("n3", ""), "status/conditions/0/status", json!("False")))
+        .sync_zones();
     assert_eq!(
-        stage.sync().events,
+        cluster.sync().events,
         ["Normal TopologyAwareHintsEnabled: Topology Aware Hints has been enabled, addressType: IPv4"]
     );
-    let mut turned = stage.only().clone();
-    turned["endpoints"][0]["hints"] = zone("z2");
-    let minutes = stage.slice(turned).service(prefers("PreferSameZone")).sync();
-    assert_eq!(minutes.verbs(), ["put"]);
+    let mut misdirected = cluster.only().clone();
+    misdirected["endpoints"][0]["hints"] = zone("z2");
+    let result = cluster.slice(misdirected).service(prefers("PreferSameZone")).sync();
+    assert_eq!(result.verbs(), ["put"]);
     assert_eq!(
-        minutes.events,
+        result.events,
         ["Warning TopologyAwareHintsDisabled: Topology Aware Hints has been disabled, addressType: IPv4"]
     );
-    assert_eq!(stage.endpoint("p1").unwrap()["hints"], zone("z1"));
-    assert!(stage.sync().is_calm());
+    assert_eq!(cluster.endpoint("p1").unwrap()["hints"], zone("z1"));
+    assert!(cluster.sync().is_noop());
 }

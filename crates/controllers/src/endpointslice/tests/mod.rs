@@ -1,12 +1,12 @@
-//! What happens to slices, played through: a stage with a Service named `a/web` on it.
+//! Reconciles of a Service named `a/web` in a test cluster.
 
 mod endpoints;
+mod enqueue;
 mod hints;
+mod metrics_and_events;
 mod packing;
 mod properties;
 mod slices;
-mod telling;
-mod wakes;
 mod zones;
 
 use std::collections::BTreeMap;
@@ -19,60 +19,60 @@ use serde_json::{Value, json};
 
 use super::{EndpointSliceOptions, the_loop};
 
-/// A loop with its memory, the objects that its caches show, and the server's part in what it writes.
-pub(super) struct Stage {
+/// The controller's loop with its memory, the cached objects, and the server's part of writes.
+pub(super) struct TestCluster {
     pub(super) a_loop: Loop,
     services: BTreeMap<String, Value>,
     pods: BTreeMap<String, Value>,
     nodes: BTreeMap<String, Value>,
     pub(super) slices: BTreeMap<String, Value>,
-    refusals: Vec<(&'static str, String, ApiError)>,
-    passed: Duration,
-    chosen: usize,
+    failures: Vec<(&'static str, String, ApiError)>,
+    elapsed: Duration,
+    write_count: usize,
 }
 
-/// What one turn came to.
+/// The result of one reconcile.
 #[derive(Default)]
-pub(super) struct Minutes {
-    pub(super) writes: Vec<Written>,
+pub(super) struct SyncResult {
+    pub(super) writes: Vec<SliceRequest>,
     pub(super) events: Vec<String>,
     pub(super) measured: Vec<String>,
-    pub(super) woken: Vec<String>,
+    pub(super) enqueued: Vec<String>,
     pub(super) retry: Option<String>,
-    pub(super) waits: Option<String>,
+    pub(super) requeue_after: Option<String>,
 }
 
 /// One write: a verb, the name of the slice (empty if the server chose it), the body.
 #[derive(Clone, Debug)]
-pub(super) struct Written {
+pub(super) struct SliceRequest {
     pub(super) verb: String,
     pub(super) name: String,
     pub(super) body: Value,
     pub(super) failed: bool,
 }
 
-impl Stage {
-    /// An empty stage but for one node, `n1` in zone `z1`.
+impl TestCluster {
+    /// A cluster with only one node, `n1` in zone `z1`.
     pub(super) fn new() -> Self {
         Self::with(&EndpointSliceOptions::default())
     }
 
-    pub(super) fn with(settings: &EndpointSliceOptions) -> Self {
-        let mut stage = Self {
-            a_loop: the_loop(settings),
+    pub(super) fn with(options: &EndpointSliceOptions) -> Self {
+        let mut cluster = Self {
+            a_loop: the_loop(options),
             services: BTreeMap::new(),
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
             slices: BTreeMap::new(),
-            refusals: Vec::new(),
-            passed: Duration::ZERO,
-            chosen: 0,
+            failures: Vec::new(),
+            elapsed: Duration::ZERO,
+            write_count: 0,
         };
-        stage.node(node("n1", "z1"));
-        stage
+        cluster.node(node("n1", "z1"));
+        cluster
     }
 
-    /// A stage whose slices hold so many endpoints.
+    /// A cluster with this maximum of endpoints per slice.
     pub(super) fn of_slices(max_endpoints_per_slice: usize) -> Self {
         Self::with(&EndpointSliceOptions { max_endpoints_per_slice, ..EndpointSliceOptions::default() })
     }
@@ -124,69 +124,70 @@ impl Stage {
     }
 
     /// Makes writes of a slice fail; an empty name means those that create one.
-    pub(super) fn refusing(&mut self, verb: &'static str, name: &str, failure: ApiError) -> &mut Self {
-        self.refusals.push((verb, name.to_owned(), failure));
+    pub(super) fn failing(&mut self, verb: &'static str, name: &str, failure: ApiError) -> &mut Self {
+        self.failures.push((verb, name.to_owned(), failure));
         self
     }
 
-    pub(super) fn no_refusals(&mut self) -> &mut Self {
-        self.refusals.clear();
+    pub(super) fn no_failures(&mut self) -> &mut Self {
+        self.failures.clear();
         self
     }
 
     pub(super) fn advance_clock(&mut self, time: Duration) -> &mut Self {
-        self.passed += time;
+        self.elapsed += time;
         self
     }
 
-    fn world(&self) -> RehearsalCluster {
-        let world = RehearsalCluster::of(&self.a_loop).with_clock_advanced(self.passed);
-        let world = self.services.values().cloned().fold(world, RehearsalCluster::with::<Service>);
-        let world = self.pods.values().cloned().fold(world, RehearsalCluster::with::<Pod>);
-        let world = self.nodes.values().cloned().fold(world, RehearsalCluster::with::<Node>);
-        let world = self.slices.values().cloned().fold(world, RehearsalCluster::with::<EndpointSlice>);
-        self.refusals.iter().fold(world, |world, (verb, name, failure)| {
-            world.failing::<EndpointSlice>(verb, &Key::namespaced("a", name.as_str()), failure.clone())
+    fn rehearsal(&self) -> RehearsalCluster {
+        let rehearsal = RehearsalCluster::of(&self.a_loop).with_clock_advanced(self.elapsed);
+        let rehearsal = self.services.values().cloned().fold(rehearsal, RehearsalCluster::with::<Service>);
+        let rehearsal = self.pods.values().cloned().fold(rehearsal, RehearsalCluster::with::<Pod>);
+        let rehearsal = self.nodes.values().cloned().fold(rehearsal, RehearsalCluster::with::<Node>);
+        let rehearsal =
+            self.slices.values().cloned().fold(rehearsal, RehearsalCluster::with::<EndpointSlice>);
+        self.failures.iter().fold(rehearsal, |rehearsal, (verb, name, failure)| {
+            rehearsal.failing::<EndpointSlice>(verb, &Key::namespaced("a", name.as_str()), failure.clone())
         })
     }
 
-    /// One turn of the Service; what was written is there afterwards.
-    pub(super) fn sync(&mut self) -> Minutes {
+    /// Reconciles the Service and applies its writes.
+    pub(super) fn sync(&mut self) -> SyncResult {
         self.sync_item(Key::namespaced("a", "web"))
     }
 
-    /// One look at the nodes.
-    pub(super) fn survey(&mut self) -> Minutes {
+    /// Reconciles the zones.
+    pub(super) fn sync_zones(&mut self) -> SyncResult {
         self.sync_item(super::zones_key())
     }
 
-    /// Turns come a second apart, when nobody gathers any more.
-    fn sync_item(&mut self, key: Key) -> Minutes {
+    /// Reconciles one second later, when no debounce interval is active.
+    fn sync_item(&mut self, key: Key) -> SyncResult {
         self.advance_clock(Duration::from_secs(1));
-        self.turn(key)
+        self.sync_now(key)
     }
 
-    /// A turn at this moment.
-    pub(super) fn turn(&mut self, key: Key) -> Minutes {
-        let minutes = Minutes::read(&self.world().reconcile(&self.a_loop, key));
-        for write in minutes.writes.iter().filter(|write| !write.failed) {
+    /// Reconciles without advancing the clock.
+    pub(super) fn sync_now(&mut self, key: Key) -> SyncResult {
+        let result = SyncResult::read(&self.rehearsal().reconcile(&self.a_loop, key));
+        for write in result.writes.iter().filter(|write| !write.failed) {
             self.take_effect(write);
         }
-        minutes
+        result
     }
 
-    fn take_effect(&mut self, write: &Written) {
+    fn take_effect(&mut self, write: &SliceRequest) {
         let mut slice = write.body.clone();
-        self.chosen += 1;
+        self.write_count += 1;
         match &*write.verb {
             "delete" => {
-                self.slices.remove(&write.name).expect("what is deleted is there");
+                self.slices.remove(&write.name).expect("the deleted slice exists");
                 return;
             }
             "create" => {
                 let prefix = slice["metadata"]["generateName"].as_str().unwrap();
-                slice["metadata"]["name"] = json!(format!("{prefix}{:03}", self.chosen));
-                slice["metadata"]["uid"] = json!(format!("slice-{}", self.chosen));
+                slice["metadata"]["name"] = json!(format!("{prefix}{:03}", self.write_count));
+                slice["metadata"]["uid"] = json!(format!("slice-{}", self.write_count));
                 slice["metadata"]["generation"] = json!(1);
             }
             _ => {
@@ -195,21 +196,21 @@ impl Stage {
                 slice["metadata"]["generation"] = json!(there["generation"].as_i64().unwrap_or(0) + 1);
             }
         }
-        slice["metadata"]["resourceVersion"] = json!(format!("{}", 1000 + self.chosen));
+        slice["metadata"]["resourceVersion"] = json!(format!("{}", 1000 + self.write_count));
         put(&mut self.slices, slice);
     }
 
-    /// What a change wakes, and after how many milliseconds.
-    pub(super) fn wakes<T: Kind>(&self, change: Change<T>) -> Vec<(String, u128)> {
-        let (kind, change, mut wakes) = (KindEntry::of::<T>(), change.into(), Enqueue::default());
-        let world = self.world();
+    /// The items that a change enqueues, with their delays in milliseconds.
+    pub(super) fn enqueues<T: Kind>(&self, change: Change<T>) -> Vec<(String, u128)> {
+        let (kind, change, mut queue) = (KindEntry::of::<T>(), change.into(), Enqueue::default());
+        let rehearsal = self.rehearsal();
         for watch in self.a_loop.watches.iter().filter(|watch| watch.kind == kind) {
-            watch.enqueue(&change, &world.view(), &mut wakes);
+            watch.enqueue(&change, &rehearsal.view(), &mut queue);
         }
-        wakes.into_items().into_iter().map(|(item, delay)| (item.to_string(), delay.as_millis())).collect()
+        queue.into_items().into_iter().map(|(item, delay)| (item.to_string(), delay.as_millis())).collect()
     }
 
-    /// How many endpoints each slice has, most first.
+    /// The number of endpoints of each slice, largest first.
     pub(super) fn sizes(&self) -> Vec<usize> {
         let mut sizes: Vec<_> = self.slices.values().map(|slice| endpoints(slice).len()).collect();
         sizes.sort_by_key(|size| std::cmp::Reverse(*size));
@@ -222,7 +223,7 @@ impl Stage {
         self.slices.values().next().unwrap()
     }
 
-    /// The endpoint of a pod, in whatever slice it is.
+    /// The endpoint of a pod, in any slice.
     pub(super) fn endpoint(&self, pod: &str) -> Option<&Value> {
         let mut all = self.slices.values().flat_map(endpoints);
         all.find(|endpoint| endpoint["targetRef"]["name"] == pod)
@@ -237,31 +238,31 @@ pub(super) fn endpoints(slice: &Value) -> &Vec<Value> {
     slice["endpoints"].as_array().unwrap()
 }
 
-impl Minutes {
+impl SyncResult {
     fn read(transcript: &str) -> Self {
-        let mut minutes = Self::default();
+        let mut result = Self::default();
         for line in transcript.lines() {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             match word {
-                "event" => minutes.events.push(rest.to_owned()),
+                "event" => result.events.push(rest.to_owned()),
                 "measure" => {
                     let name = rest.trim_start_matches("endpoint_slice_controller_");
-                    minutes.measured.push(name.to_owned());
+                    result.measured.push(name.to_owned());
                 }
-                "wake" => minutes.woken.push(rest.to_owned()),
-                "keep" => minutes.waits = Some(rest.to_owned()),
-                "retry:" => minutes.retry = Some(rest.to_owned()),
+                "wake" | "enqueue" => result.enqueued.push(rest.to_owned()),
+                "requeue" => result.requeue_after = rest.split(' ').next_back().map(str::to_owned),
+                "retry:" => result.retry = Some(rest.to_owned()),
                 verb => {
                     let name = rest.split(' ').nth(1).unwrap().trim_start_matches("a/").to_owned();
                     let body =
                         rest.split_once(": {").map(|(_, body)| format!("{{{body}")).unwrap_or("null".into());
                     let (verb, failed) = (verb.to_owned(), rest.contains(" FAILED: "));
                     let body = if failed { Value::Null } else { serde_json::from_str(&body).unwrap() };
-                    minutes.writes.push(Written { verb, name, body, failed });
+                    result.writes.push(SliceRequest { verb, name, body, failed });
                 }
             }
         }
-        minutes
+        result
     }
 
     /// The verbs of the writes, in order.
@@ -269,12 +270,12 @@ impl Minutes {
         self.writes.iter().map(|write| &*write.verb).collect()
     }
 
-    /// Whether nothing at all was to be done.
-    pub(super) fn is_calm(&self) -> bool {
+    /// Whether there was no write, event or error.
+    pub(super) fn is_noop(&self) -> bool {
         self.writes.is_empty() && self.events.is_empty() && self.retry.is_none()
     }
 
-    /// What was measured of a metric.
+    /// The measurements of a metric.
     pub(super) fn measured(&self, metric: &str) -> Vec<&str> {
         let of_metric = |line: &&String| line.split(['{', ' ']).next() == Some(metric);
         self.measured.iter().filter(of_metric).map(|line| &line[metric.len()..]).collect()
@@ -309,7 +310,7 @@ pub(super) fn with(mut object: Value, path: &str, value: Value) -> Value {
     object
 }
 
-/// A ready pod on node `n1` that the Service selects. Its address is made of the number that its name ends with.
+/// A ready pod on node `n1` that the Service selects. Its address derives from the number in its name.
 pub(super) fn pod(name: &str) -> Value {
     let number: usize = name.trim_start_matches(char::is_alphabetic).parse().unwrap_or(0);
     let ip = format!("10.0.{}.{}", number / 250, number % 250);
@@ -342,7 +343,7 @@ pub(super) fn node(name: &str, zone: &str) -> Value {
     })
 }
 
-/// A slice of the Service as this controller leaves it, with these endpoints.
+/// A slice of the Service as this controller writes it, with these endpoints.
 pub(super) fn slice(name: &str, endpoints: &[Value]) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "a", "uid": format!("uid-{name}"), "resourceVersion": "30",
@@ -364,11 +365,11 @@ pub(super) fn slice_of(name: &str, numbers: std::ops::Range<usize>) -> Value {
 
 /// The endpoint of a ready pod as [`pod`] makes it.
 pub(super) fn endpoint(pod: &str) -> Value {
-    let made = self::pod(pod);
+    let pod_json = self::pod(pod);
     json!({
-        "addresses": [made["status"]["podIP"]],
+        "addresses": [pod_json["status"]["podIP"]],
         "conditions": {"ready": true, "serving": true, "terminating": false},
-        "targetRef": {"kind": "Pod", "namespace": "a", "name": pod, "uid": made["metadata"]["uid"]},
+        "targetRef": {"kind": "Pod", "namespace": "a", "name": pod, "uid": pod_json["metadata"]["uid"]},
         "nodeName": "n1", "zone": "z1",
     })
 }

@@ -1,29 +1,29 @@
-//! Hints in proportion to CPUs.
+//! Topology aware hints in proportion to CPUs.
 
 use serde_json::{Value, json};
 
-use super::{Stage, node, pod_on, service_with, unready, with};
+use super::{TestCluster, node, pod_on, service_with, unready, with};
 
 fn auto() -> Value {
     service_with("metadata/annotations", json!({"service.kubernetes.io/topology-mode": "Auto"}))
 }
 
-/// A stage with these zones, a node `n-{zone}` in each, and so many pods on it.
-fn stage(zones: &[(&str, usize)]) -> Stage {
-    let mut stage = Stage::new();
-    stage.no_node("n1").service(auto());
+/// A cluster with these zones, a node `n-{zone}` in each, and this many pods on it.
+fn cluster(zones: &[(&str, usize)]) -> TestCluster {
+    let mut cluster = TestCluster::new();
+    cluster.no_node("n1").service(auto());
     for (zone, pods) in zones {
-        stage.node(node(&format!("n-{zone}"), zone));
+        cluster.node(node(&format!("n-{zone}"), zone));
         for n in 0..*pods {
-            stage.pod(pod_on(&format!("{zone}{n:03}"), &format!("n-{zone}")));
+            cluster.pod(pod_on(&format!("{zone}{n:03}"), &format!("n-{zone}")));
         }
     }
-    stage
+    cluster
 }
 
-/// How many endpoints are hinted to a zone.
-fn hinted(stage: &Stage, zone: &str) -> usize {
-    let all = stage.slices.values().flat_map(super::endpoints);
+/// The number of endpoints with a hint for a zone.
+fn hinted(cluster: &TestCluster, zone: &str) -> usize {
+    let all = cluster.slices.values().flat_map(super::endpoints);
     all.filter(|endpoint| endpoint["hints"]["forZones"][0]["name"] == zone).count()
 }
 
@@ -36,37 +36,37 @@ fn disabled(why: &str) -> Vec<String> {
 
 /// Proves EPS-84, EPS-87, EPS-103.
 #[test]
-fn zones_get_endpoints_in_proportion_and_that_is_told_once() {
-    let mut stage = stage(&[("a", 8), ("b", 3), ("c", 1)]);
-    stage.survey();
-    let minutes = stage.sync();
-    assert_eq!((minutes.verbs(), &*minutes.events), (vec!["create"], &[ENABLED.to_owned()][..]));
-    assert_eq!(["a", "b", "c"].map(|zone| hinted(&stage, zone)), [4, 4, 4]);
+fn zones_get_proportional_endpoints_and_one_event_is_recorded() {
+    let mut cluster = cluster(&[("a", 8), ("b", 3), ("c", 1)]);
+    cluster.sync_zones();
+    let result = cluster.sync();
+    assert_eq!((result.verbs(), &*result.events), (vec!["create"], &[ENABLED.to_owned()][..]));
+    assert_eq!(["a", "b", "c"].map(|zone| hinted(&cluster, zone)), [4, 4, 4]);
     for zone in ["b000", "b001", "b002", "c000"] {
-        let hint = &stage.endpoint(zone).unwrap()["hints"]["forZones"][0]["name"];
-        assert_eq!(*hint, zone[..1], "who is in a zone that lacks some stays");
+        let hint = &cluster.endpoint(zone).unwrap()["hints"]["forZones"][0]["name"];
+        assert_eq!(*hint, zone[..1], "endpoints in a zone with a deficit keep their zone");
     }
-    assert!(stage.sync().is_calm());
+    assert!(cluster.sync().is_noop());
 }
 
-/// A new process looks at the zones before it touches any hint.
+/// A new process computes the zones before it changes any hint.
 #[test]
 fn hints_survive_a_restart() {
-    let mut before = stage(&[("a", 4), ("b", 4)]);
+    let mut before = cluster(&[("a", 4), ("b", 4)]);
     before.sync();
-    let mut after = stage(&[("a", 4), ("b", 4)]);
+    let mut after = cluster(&[("a", 4), ("b", 4)]);
     after.slices = before.slices;
-    let minutes = after.sync();
-    assert_eq!((minutes.verbs(), &*minutes.events), (vec![], &[ENABLED.to_owned()][..]));
+    let result = after.sync();
+    assert_eq!((result.verbs(), &*result.events), (vec![], &[ENABLED.to_owned()][..]));
 }
 
 /// Proves EPS-77.
 #[test]
 fn nodes_that_are_not_ready_or_run_the_control_plane_do_not_count() {
     let events = |odd: Value| {
-        let mut stage = stage(&[("a", 4), ("b", 4)]);
-        stage.node(odd).survey();
-        stage.sync().events
+        let mut cluster = cluster(&[("a", 4), ("b", 4)]);
+        cluster.node(odd).sync_zones();
+        cluster.sync().events
     };
     assert_eq!(events(node("odd", "")), disabled(INSUFFICIENT));
     assert_eq!(events(with(node("odd", ""), "status/conditions/0/status", json!("Unknown"))), [ENABLED]);
@@ -80,57 +80,57 @@ const INSUFFICIENT: &str =
 
 /// Proves EPS-104, EPS-105, EPS-106, EPS-107.
 #[test]
-fn why_there_are_no_hints_is_told_each_time() {
-    let mut one_zone = stage(&[("a", 2)]);
+fn the_reason_for_missing_hints_is_recorded_each_time() {
+    let mut one_zone = cluster(&[("a", 2)]);
     assert_eq!(one_zone.sync().events, disabled(INSUFFICIENT));
     assert_eq!(one_zone.sync().events, disabled(INSUFFICIENT));
-    let after_survey = |mut stage: Stage| {
-        stage.survey();
-        stage.sync().events
+    let after_survey = |mut cluster: TestCluster| {
+        cluster.sync_zones();
+        cluster.sync().events
     };
     assert_eq!(
-        after_survey(stage(&[("a", 1), ("b", 1), ("c", 0)])),
+        after_survey(cluster(&[("a", 1), ("b", 1), ("c", 0)])),
         disabled("Insufficient number of endpoints (2 endpoints, 3 zones)")
     );
     assert_eq!(
-        after_survey(stage(&[("a", 2), ("b", 1), ("c", 1)])),
+        after_survey(cluster(&[("a", 2), ("b", 1), ("c", 1)])),
         disabled(
             "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold \
              (4 endpoints, 3 zones)"
         )
     );
-    let mut zoneless = stage(&[("a", 2), ("b", 2)]);
-    zoneless.survey();
+    let mut zoneless = cluster(&[("a", 2), ("b", 2)]);
+    zoneless.sync_zones();
     zoneless.node(node("n-b", ""));
     assert_eq!(zoneless.sync().events, disabled("One or more endpoints do not have a zone specified"));
 }
 
 /// Proves EPS-88.
 #[test]
-fn no_endpoints_no_hints() {
+fn without_endpoints_there_are_no_hints() {
     use super::super::endpoints::AddressType;
     use super::super::memory::EndpointSliceMemory;
     use super::super::packing::SliceChanges;
     use super::super::topology::{NoHints, add_hints};
     use super::super::zones::ZoneCpuRatios;
-    // With two zones there are always two ready endpoints before it comes to this; with none there are none.
-    let none = ZoneCpuRatios::Shares(std::collections::BTreeMap::new());
-    assert_eq!(add_hints(&mut SliceChanges::default(), &none), Err(NoHints::Nothing));
-    assert_eq!(NoHints::Nothing.to_string(), "No hints allocated for zones");
+    // Two zones need two ready endpoints, so only an empty set of zones gets here without endpoints.
+    let none = ZoneCpuRatios::Ratios(std::collections::BTreeMap::new());
+    assert_eq!(add_hints(&mut SliceChanges::default(), &none), Err(NoHints::NoEndpoints));
+    assert_eq!(NoHints::NoEndpoints.to_string(), "No hints allocated for zones");
     assert!(
         !EndpointSliceMemory::default()
-            .remove_hint_counts(&keleustes_objects::Key::namespaced("a", "web"), AddressType::V4)
+            .remove_hint_counts(&keleustes_objects::Key::namespaced("a", "web"), AddressType::Ipv4)
     );
 }
 
 /// Proves EPS-83.
 #[test]
-fn slices_with_good_hints_stay_as_they_are() {
-    let mut stage = stage(&[("a", 6), ("b", 6)]);
-    stage.survey();
-    stage.sync();
+fn slices_with_valid_hints_are_not_written() {
+    let mut cluster = cluster(&[("a", 6), ("b", 6)]);
+    cluster.sync_zones();
+    cluster.sync();
     let odd = |change: &dyn Fn(&mut Value)| {
-        let mut changed = stage.only().clone();
+        let mut changed = cluster.only().clone();
         change(&mut changed["endpoints"][0]);
         changed
     };
@@ -139,83 +139,83 @@ fn slices_with_good_hints_stay_as_they_are() {
         odd(&|endpoint| endpoint["hints"] = json!({"forZones": []})),
         odd(&|endpoint| endpoint["hints"]["forZones"][0]["name"] = json!("unknown")),
     ] {
-        stage.slice(wrong);
-        assert_eq!(stage.sync().verbs(), ["put"]);
-        assert_eq!(["a", "b"].map(|zone| hinted(&stage, zone)), [6, 6]);
+        cluster.slice(wrong);
+        assert_eq!(cluster.sync().verbs(), ["put"]);
+        assert_eq!(["a", "b"].map(|zone| hinted(&cluster, zone)), [6, 6]);
     }
-    // One more than the maximum: five each is the least, so seven at most.
-    let mut crowded = stage.only().clone();
+    // The minimum is five endpoints per zone, so the maximum is seven.
+    let mut overloaded = cluster.only().clone();
     for at in 0..12 {
         let zone = if at < 7 { "a" } else { "b" };
-        crowded["endpoints"][at]["hints"] = json!({"forZones": [{"name": zone}]});
+        overloaded["endpoints"][at]["hints"] = json!({"forZones": [{"name": zone}]});
     }
-    assert!(stage.slice(crowded.clone()).sync().is_calm(), "seven are borne");
-    crowded["endpoints"][7]["hints"]["forZones"][0]["name"] = json!("a");
-    assert_eq!(stage.slice(crowded).sync().verbs(), ["put"], "eight are not");
+    assert!(cluster.slice(overloaded.clone()).sync().is_noop(), "seven are within the maximum");
+    overloaded["endpoints"][7]["hints"]["forZones"][0]["name"] = json!("a");
+    assert_eq!(cluster.slice(overloaded).sync().verbs(), ["put"], "eight exceed it");
 }
 
 /// Proves EPS-89.
 #[test]
-fn without_hints_all_are_stripped() {
-    let mut stage = stage(&[("a", 6), ("b", 6)]);
-    stage.survey();
-    stage.sync();
-    stage.node(node("odd", "")).survey();
-    let minutes = stage.sync();
-    assert_eq!((minutes.verbs(), &minutes.events), (vec!["put"], &disabled(INSUFFICIENT)));
-    assert_eq!(["a", "b"].map(|zone| hinted(&stage, zone)), [0, 0]);
-    assert_eq!(stage.sync().verbs(), [""; 0]);
-    assert!(stage.survey().woken.is_empty(), "and it is not counted any more");
+fn all_hints_are_removed_when_hints_are_not_possible() {
+    let mut cluster = cluster(&[("a", 6), ("b", 6)]);
+    cluster.sync_zones();
+    cluster.sync();
+    cluster.node(node("odd", "")).sync_zones();
+    let result = cluster.sync();
+    assert_eq!((result.verbs(), &result.events), (vec!["put"], &disabled(INSUFFICIENT)));
+    assert_eq!(["a", "b"].map(|zone| hinted(&cluster, zone)), [0, 0]);
+    assert_eq!(cluster.sync().verbs(), [""; 0]);
+    assert!(cluster.sync_zones().enqueued.is_empty(), "the Service has no hints any more");
 }
 
 /// Proves EPS-90.
 #[test]
-fn services_that_the_zones_do_not_bear_any_more_are_woken() {
-    let mut stage = stage(&[("a", 6), ("b", 6)]);
-    assert!(stage.survey().woken.is_empty());
-    stage.sync();
-    assert!(stage.survey().woken.is_empty(), "all is well");
-    stage.node(with(node("n-b", "b"), "status/allocatable/cpu", json!("12")));
-    assert_eq!(stage.survey().woken, ["a/web"]);
-    assert_eq!(stage.sync().verbs(), ["put"]);
-    assert_eq!(["a", "b"].map(|zone| hinted(&stage, zone)), [3, 9]);
-    assert!(stage.survey().woken.is_empty());
+fn services_whose_hints_overload_a_zone_are_enqueued() {
+    let mut cluster = cluster(&[("a", 6), ("b", 6)]);
+    assert!(cluster.sync_zones().enqueued.is_empty());
+    cluster.sync();
+    assert!(cluster.sync_zones().enqueued.is_empty(), "no zone is overloaded");
+    cluster.node(with(node("n-b", "b"), "status/allocatable/cpu", json!("12")));
+    assert_eq!(cluster.sync_zones().enqueued, ["a/web"]);
+    assert_eq!(cluster.sync().verbs(), ["put"]);
+    assert_eq!(["a", "b"].map(|zone| hinted(&cluster, zone)), [3, 9]);
+    assert!(cluster.sync_zones().enqueued.is_empty());
 }
 
 /// Proves EPS-126.
 #[test]
-fn an_endpoint_in_a_zone_that_does_not_count_keeps_its_zone() {
-    let mut stage = stage(&[("a", 6), ("b", 6), ("far", 1)]);
-    stage.node(with(node("n-far", "far"), "status/conditions/0/status", json!("False"))).survey();
-    stage.sync();
-    assert_eq!(["a", "b", "far"].map(|zone| hinted(&stage, zone)), [6, 6, 1]);
-    assert!(stage.sync().is_calm(), "as the same comes out, nothing is written");
+fn an_endpoint_in_an_excluded_zone_keeps_its_zone() {
+    let mut cluster = cluster(&[("a", 6), ("b", 6), ("far", 1)]);
+    cluster.node(with(node("n-far", "far"), "status/conditions/0/status", json!("False"))).sync_zones();
+    cluster.sync();
+    assert_eq!(["a", "b", "far"].map(|zone| hinted(&cluster, zone)), [6, 6, 1]);
+    assert!(cluster.sync().is_noop(), "the hints are unchanged, so nothing is written");
 }
 
 /// Proves EPS-128.
 #[test]
-fn that_hints_are_there_is_remembered_of_the_service_not_of_the_family() {
-    let mut stage = stage(&[("a", 2), ("b", 2)]);
-    stage.service(with(auto(), "spec/ipFamilies", json!(["IPv4", "IPv6"]))).survey();
-    let events = stage.sync().events;
+fn enabled_hints_are_remembered_per_service_not_per_address_type() {
+    let mut cluster = cluster(&[("a", 2), ("b", 2)]);
+    cluster.service(with(auto(), "spec/ipFamilies", json!(["IPv4", "IPv6"]))).sync_zones();
+    let events = cluster.sync().events;
     assert!(
         events[0] == ENABLED && events[1].ends_with("(0 endpoints, 2 zones), addressType: IPv6"),
         "{events:?}"
     );
-    // The second family took it back, so the first announces it again.
-    assert_eq!(stage.sync().events, events);
+    // The second address type has reset the state, so the first one records the event again.
+    assert_eq!(cluster.sync().events, events);
 }
 
 /// Proves EPS-89.
 #[test]
 fn endpoints_that_are_not_ready_do_not_count() {
-    let mut stage = stage(&[("a", 2), ("b", 2)]);
-    stage.survey();
-    assert_eq!(stage.sync().events, [ENABLED]);
+    let mut cluster = cluster(&[("a", 2), ("b", 2)]);
+    cluster.sync_zones();
+    assert_eq!(cluster.sync().events, [ENABLED]);
     for pod in ["a000", "b000", "b001"] {
-        stage.pod(unready(pod_on(pod, &format!("n-{}", &pod[..1]))));
+        cluster.pod(unready(pod_on(pod, &format!("n-{}", &pod[..1]))));
     }
 
-    let events = stage.sync().events;
+    let events = cluster.sync().events;
     assert_eq!(events, disabled("Insufficient number of endpoints (1 endpoints, 2 zones)"));
 }

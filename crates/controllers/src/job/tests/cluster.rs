@@ -1,8 +1,8 @@
-//! A small cluster for stories of many turns: objects with versions and finalizers, a kubelet, a cache that may
-//! be behind, and requests that fail, get lost, or are the last that a process sends.
+//! A small cluster for runs of many reconciles: objects with resourceVersions and finalizers, a kubelet, a
+//! cache that may lag, and requests that fail, get lost, or are the last one before a crash.
 //!
-//! It keeps its own books of who lost the finalizer and whether a status had listed him, and stops a run at
-//! the first request that would lose a pod or count one twice.
+//! It keeps its own account of the pods that lost the finalizer and whether the status listed them, and panics
+//! at the first request that would lose a pod or count one twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -28,44 +28,44 @@ pub(super) struct Cluster {
     a_loop: Loop,
     caches: RehearsalCluster,
     live: BTreeMap<String, Value>,
-    /// What the cache has seen: versions by path.
-    shown: BTreeMap<String, Value>,
-    /// Paths of objects that the cache must see before the next turn, because we wrote them and know it.
-    ours: BTreeSet<String>,
+    /// The resourceVersions that the cache has observed, by path.
+    observed: BTreeMap<String, Value>,
+    /// Paths of objects that the controller wrote, which the cache must observe before the next reconcile.
+    own_writes: BTreeSet<String>,
     version: u64,
-    pub(super) chance: fastrand::Rng,
+    pub(super) rng: fastrand::Rng,
     pub(super) faults: Faults,
-    pub(super) books: Books,
-    /// Writes sent since the process began.
+    pub(super) accounts: Accounts,
+    /// The number of writes since the process started.
     pub(super) sent: u32,
-    is_dead: bool,
+    is_crashed: bool,
 }
 
-/// What goes wrong.
+/// The injected faults.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Faults {
-    /// Of a hundred writes, how many fail, half of them after they took effect.
+    /// The percentage of writes that fail, half of them after they took effect.
     pub(super) failing: u8,
-    /// Of a hundred pods and Jobs that others changed, how many the cache has not seen.
-    pub(super) unseen: u8,
-    /// The process dies with this write, before (`false`) or after it took effect.
-    pub(super) dies_at: Option<(u32, bool)>,
-    /// Whether kubelets work while a turn is under way.
-    pub(super) restless: bool,
+    /// The percentage of changes by other clients that the cache has not observed.
+    pub(super) unobserved: u8,
+    /// The process crashes at this write, before (`false`) or after it took effect.
+    pub(super) crashes_at: Option<(u32, bool)>,
+    /// Whether kubelets change pods during a reconcile.
+    pub(super) kubelets_run: bool,
 }
 
-/// What really happened to pods.
+/// What actually happened to the pods.
 #[derive(Debug, Default)]
-pub(super) struct Books {
+pub(super) struct Accounts {
     pub(super) created: i32,
     pub(super) counted_succeeded: i32,
     pub(super) counted_failed: i32,
-    /// Indexes with a succeeded pod that was let go.
+    /// Indexes with a succeeded pod whose finalizer was removed.
     pub(super) indexes: BTreeSet<i64>,
-    /// Removed on purpose, without being counted.
+    /// Pods deleted without being counted.
     pub(super) removed: i32,
-    /// Let go for nothing: their index was counted already.
-    pub(super) spare: i32,
+    /// Succeeded pods that did not count, because their index had already succeeded.
+    pub(super) duplicates: i32,
 }
 
 impl Cluster {
@@ -76,21 +76,21 @@ impl Cluster {
             a_loop,
             caches,
             live: BTreeMap::new(),
-            shown: BTreeMap::new(),
-            ours: BTreeSet::new(),
+            observed: BTreeMap::new(),
+            own_writes: BTreeSet::new(),
             version: 0,
-            chance: fastrand::Rng::with_seed(seed),
+            rng: fastrand::Rng::with_seed(seed),
             faults: Faults::default(),
-            books: Books::default(),
+            accounts: Accounts::default(),
             sent: 0,
-            is_dead: false,
+            is_crashed: false,
         };
         cluster.store(Job::RESOURCE.object_path(&key()), job);
         cluster
     }
 
     fn percent(&mut self, of_hundred: u8) -> bool {
-        self.chance.u8(0..100) < of_hundred
+        self.rng.u8(0..100) < of_hundred
     }
 
     fn store(&mut self, path: String, mut object: Value) {
@@ -99,40 +99,42 @@ impl Cluster {
         self.live.insert(path, object);
     }
 
-    /// A new process: nothing is remembered, and the caches are filled afresh.
+    /// Starts a new process: without memory and with relisted caches.
     pub(super) fn restart(&mut self) {
         self.a_loop = controller(&JobOptions::default()).loops.remove(0);
         let now = self.caches.view().now().monotonic;
         self.caches = RehearsalCluster::of(&self.a_loop);
         let passed = now.saturating_sub(self.caches.view().now().monotonic);
         self.caches.advance_clock(passed);
-        self.faults.dies_at = None;
-        self.shown.clear();
-        (self.sent, self.is_dead) = (0, false);
+        self.faults.crashes_at = None;
+        self.observed.clear();
+        (self.sent, self.is_crashed) = (0, false);
         let everything: Vec<String> = self.live.keys().cloned().collect();
-        everything.iter().for_each(|path| self.show(path));
+        everything.iter().for_each(|path| self.observe(path));
     }
 
-    /// Lets the cache see what we wrote, and most of what others did.
+    /// Updates the cache: with all of the controller's writes, and most of the other changes.
     fn catch_up(&mut self) {
         let version =
             |path: &String| self.live.get(path).map(|object| &object["metadata"]["resourceVersion"]);
-        let known = self.shown.keys().chain(self.live.keys());
-        let behind = known.filter(|path| version(path) != self.shown.get(*path));
+        let known = self.observed.keys().chain(self.live.keys());
+        let behind = known.filter(|path| version(path) != self.observed.get(*path));
         let behind: BTreeSet<String> = behind.cloned().collect();
         for path in behind {
-            if self.ours.contains(&path) || !self.percent(self.faults.unseen) {
-                self.show(&path);
+            if self.own_writes.contains(&path) || !self.percent(self.faults.unobserved) {
+                self.observe(&path);
             }
         }
-        self.ours.clear();
+        self.own_writes.clear();
     }
 
-    fn show(&mut self, path: &str) {
+    fn observe(&mut self, path: &str) {
         let name = path.rsplit('/').next().unwrap();
         match self.live.get(path) {
-            Some(object) => self.shown.insert(path.to_owned(), object["metadata"]["resourceVersion"].clone()),
-            None => self.shown.remove(path),
+            Some(object) => {
+                self.observed.insert(path.to_owned(), object["metadata"]["resourceVersion"].clone())
+            }
+            None => self.observed.remove(path),
         };
         match self.live.get(path) {
             Some(job) if path.contains("/jobs/") => {
@@ -147,29 +149,31 @@ impl Cluster {
         }
     }
 
-    /// One turn of the Job; a process that died in it is replaced.
-    pub(super) fn turn(&mut self) {
+    /// Reconciles the Job; a process that crashed is replaced.
+    pub(super) fn reconcile(&mut self) {
         self.catch_up();
-        let LoopKind::Reconcile(script) = &self.a_loop.loop_kind else { unreachable!("it is a script") };
+        let LoopKind::Reconcile(script) = &self.a_loop.loop_kind else {
+            unreachable!("the loop has a reconciler")
+        };
         let script = script.clone();
         let item = Item::from(key());
-        let mut hands = Sending(self);
-        let mut cx = Context::new(&mut hands);
+        let mut io = FaultyIo(self);
+        let mut cx = Context::new(&mut io);
         let result = {
             let future = pin!(script.reconcile(&mut cx, &item));
             match future.poll(&mut TaskContext::from_waker(Waker::noop())) {
                 Poll::Ready(result) => result,
-                Poll::Pending => unreachable!("nothing here waits"),
+                Poll::Pending => unreachable!("no future here is pending"),
             }
         };
-        // What the turn wants next does not matter: it is always asked again.
+        // The requested requeue does not matter: the Job is always reconciled again.
         drop(result);
-        if self.is_dead {
+        if self.is_crashed {
             self.restart();
         }
     }
 
-    pub(super) fn pass(&mut self, seconds: u64) {
+    pub(super) fn advance_clock(&mut self, seconds: u64) {
         self.caches.advance_clock(Duration::from_secs(seconds));
     }
 
@@ -177,7 +181,7 @@ impl Cluster {
         serde_json::from_value(self.live[&Job::RESOURCE.object_path(&key())].clone()).unwrap()
     }
 
-    /// A user changes the wish.
+    /// A user changes the spec.
     pub(super) fn edit_spec(&mut self, field: &str, value: Value) {
         let path = Job::RESOURCE.object_path(&key());
         let mut job = self.live[&path].clone();
@@ -189,41 +193,41 @@ impl Cluster {
         self.live.keys().filter(|path| path.contains("/pods/")).cloned().collect()
     }
 
-    /// How many pods hold the finalizer.
-    pub(super) fn holding(&self) -> i32 {
-        let held = self.live.values().filter(|object| is_tracked_or_adopted(object)).count();
-        i32::try_from(held).unwrap()
+    /// The number of pods with the finalizer.
+    pub(super) fn pods_with_finalizer(&self) -> i32 {
+        let tracked = self.live.values().filter(|object| has_finalizer(object)).count();
+        i32::try_from(tracked).unwrap()
     }
 
-    /// Some pod goes a step on its way.
+    /// Advances the phase of a random pod.
     pub(super) fn kubelet(&mut self, failing: u8) {
         let paths = self.pod_paths();
         if paths.is_empty() {
             return;
         }
-        let path = paths[self.chance.usize(0..paths.len())].clone();
+        let path = paths[self.rng.usize(0..paths.len())].clone();
         let mut pod = self.live[&path].clone();
-        let is_going = !pod["metadata"]["deletionTimestamp"].is_null();
-        let bad = self.percent(if is_going { 80 } else { failing });
+        let is_terminating = !pod["metadata"]["deletionTimestamp"].is_null();
+        let fails = self.percent(if is_terminating { 80 } else { failing });
         let next = match pod["status"]["phase"].as_str().unwrap() {
-            "Pending" if !is_going => "Running",
-            "Pending" | "Running" if bad => "Failed",
+            "Pending" if !is_terminating => "Running",
+            "Pending" | "Running" if fails => "Failed",
             "Pending" | "Running" => "Succeeded",
             _ => return,
         };
         let at = self.caches.view().now().wall;
         pod["status"] = json!({"phase": next, "containerStatuses": []});
         if next != "Running" {
-            pod["status"]["containerStatuses"] = json!([{"name": "c", "state": {"terminated": {"exitCode": i32::from(bad), "finishedAt": at}}}]);
+            pod["status"]["containerStatuses"] = json!([{"name": "c", "state": {"terminated": {"exitCode": i32::from(fails), "finishedAt": at}}}]);
         }
         self.store_pod(path, pod);
     }
 
-    /// Somebody deletes some pod.
+    /// Deletes a random pod.
     pub(super) fn evict(&mut self) {
         let paths = self.pod_paths();
         if !paths.is_empty() {
-            let path = paths[self.chance.usize(0..paths.len())].clone();
+            let path = paths[self.rng.usize(0..paths.len())].clone();
             self.delete(&path);
         }
     }
@@ -236,11 +240,11 @@ impl Cluster {
         }
     }
 
-    /// Stores a pod, unless nothing keeps it any longer.
+    /// Stores a pod, or removes it if it is finished, terminating and without the finalizer.
     fn store_pod(&mut self, path: String, pod: Value) {
-        let is_going = !pod["metadata"]["deletionTimestamp"].is_null();
-        let has_ended = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap());
-        if is_going && has_ended && !is_tracked_or_adopted(&pod) {
+        let is_terminating = !pod["metadata"]["deletionTimestamp"].is_null();
+        let is_finished = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap());
+        if is_terminating && is_finished && !has_finalizer(&pod) {
             self.version += 1;
             self.live.remove(&path);
         } else {
@@ -250,20 +254,20 @@ impl Cluster {
 
     fn send(&mut self, write: &Write) -> Outcome {
         let lost = || Outcome::Failed(ApiError::transport(ErrorReason::ConnectionLost, "lost"));
-        if self.is_dead {
+        if self.is_crashed {
             return lost();
         }
         self.sent += 1;
-        if self.faults.restless && self.percent(50) {
+        if self.faults.kubelets_run && self.percent(50) {
             self.kubelet(30);
         }
-        let last = self.faults.dies_at.filter(|(at, _)| *at == self.sent);
-        self.is_dead = last.is_some();
+        let last = self.faults.crashes_at.filter(|(at, _)| *at == self.sent);
+        self.is_crashed = last.is_some();
         let fails = self.percent(self.faults.failing);
-        let takes_effect = last.map_or(!fails || self.chance.bool(), |(_, takes_effect)| takes_effect);
-        let outcome = if takes_effect { self.carry_out(write) } else { lost() };
+        let takes_effect = last.map_or(!fails || self.rng.bool(), |(_, takes_effect)| takes_effect);
+        let outcome = if takes_effect { self.execute(write) } else { lost() };
         self.check();
-        if fails || self.is_dead {
+        if fails || self.is_crashed {
             return lost();
         }
         if let Outcome::Done { .. } = outcome {
@@ -272,12 +276,12 @@ impl Cluster {
                 _ => write.target.key.name.clone(),
             };
             let key = Key { name, ..write.target.key.clone() };
-            self.ours.insert(write.target.resource.object_path(&key));
+            self.own_writes.insert(write.target.resource.object_path(&key));
         }
         outcome
     }
 
-    fn carry_out(&mut self, write: &Write) -> Outcome {
+    fn execute(&mut self, write: &Write) -> Outcome {
         let path = write.target.resource.object_path(&write.target.key);
         let refused = |reason| Outcome::Failed(ApiError::transport(reason, "refused"));
         let done = |version: u64, name: &str| Outcome::Done {
@@ -288,8 +292,8 @@ impl Cluster {
         let name = write.target.key.name.to_string();
         match &write.action {
             Action::Create(body) => {
-                self.books.created += 1;
-                let number = self.books.created;
+                self.accounts.created += 1;
+                let number = self.accounts.created;
                 let name = format!("{}{number}", body["metadata"]["generateName"].as_str().unwrap());
                 let mut pod = body.clone();
                 pod["metadata"]["name"] = json!(name);
@@ -301,13 +305,17 @@ impl Cluster {
             }
             Action::Patch { body, .. } => {
                 let Some(pod) = self.live.get(&path).cloned() else {
-                    let is_fine = write.ignored_errors.contains(&ErrorReason::NotFound);
-                    return if is_fine { Outcome::done() } else { refused(ErrorReason::NotFound) };
+                    let is_tolerated = write.ignored_errors.contains(&ErrorReason::NotFound);
+                    return if is_tolerated { Outcome::done() } else { refused(ErrorReason::NotFound) };
                 };
-                let freed = &body["metadata"]["$deleteFromPrimitiveList/finalizers"];
-                assert_eq!(*freed, json!([TRACKING_FINALIZER]), "nothing else is patched in these stories");
-                if is_tracked_or_adopted(&pod) {
-                    self.note_release(&pod, &write.because);
+                let removed = &body["metadata"]["$deleteFromPrimitiveList/finalizers"];
+                assert_eq!(
+                    *removed,
+                    json!([TRACKING_FINALIZER]),
+                    "only finalizers are patched in these tests"
+                );
+                if has_finalizer(&pod) {
+                    self.record_finalizer_removal(&pod, &write.because);
                 }
                 let mut pod = pod;
                 pod["metadata"]["finalizers"] = json!([]);
@@ -329,12 +337,12 @@ impl Cluster {
                 self.store(path, job);
                 done(self.version, &name)
             }
-            _ => unreachable!("Jobs need no such write"),
+            _ => unreachable!("the Job controller sends no such write"),
         }
     }
 
-    /// Whoever is let go must be listed at that moment, or be of no number at all.
-    fn note_release(&mut self, pod: &Value, because: &str) {
+    /// A pod whose finalizer is removed must be listed as uncounted at that moment, or must not count at all.
+    fn record_finalizer_removal(&mut self, pod: &Value, because: &str) {
         let uid = Uid::from(pod["metadata"]["uid"].as_str().unwrap());
         let job = self.job();
         let listed = lists(&job);
@@ -342,35 +350,39 @@ impl Cluster {
         let index: Option<i64> = index.and_then(|text| text.parse().ok());
         let completed = Indexes::parse(&job.status.completed_indexes, job.spec.completions.unwrap_or(0));
         let has_succeeded = pod["status"]["phase"] == "Succeeded";
-        if because == "it is not to be counted" {
-            self.books.removed += 1;
+        if because == "the pod is deleted without being counted" {
+            self.accounts.removed += 1;
         } else if listed.failed.contains(&uid) {
-            self.books.counted_failed += 1;
+            self.accounts.counted_failed += 1;
         } else if listed.succeeded.contains(&uid) {
-            self.books.counted_succeeded += 1;
-        } else if let Some(index) = index.filter(|index| has_succeeded && completed.has(*index)) {
-            self.books.spare += i32::from(!self.books.indexes.insert(index));
+            self.accounts.counted_succeeded += 1;
+        } else if let Some(index) = index.filter(|index| has_succeeded && completed.contains(*index)) {
+            self.accounts.duplicates += i32::from(!self.accounts.indexes.insert(index));
         } else if job.status.conditions.is_condition_true("SuccessCriteriaMet") {
-            self.books.removed += 1; // The Job has succeeded without it.
+            self.accounts.removed += 1; // The Job has succeeded without it.
         } else {
-            panic!("a pod is let go that no status lists: {pod}");
+            panic!("the finalizer of a pod is removed that no status lists: {pod}");
         }
     }
 
-    /// What must hold after every single request.
+    /// The invariants after every single request.
     fn check(&self) {
-        let (job, books) = (self.job(), &self.books);
+        let (job, accounts) = (self.job(), &self.accounts);
         let (status, lists) = (&job.status, lists(&job));
-        let held =
-            |uid: &&Uid| self.live.values().any(|pod| is_tracked_or_adopted(pod) && uid_of(pod) == **uid);
-        let free = |list: &[Uid]| i32::try_from(list.iter().filter(|uid| !held(uid)).count()).unwrap();
-        assert_eq!(status.failed + free(&lists.failed), books.counted_failed, "failed");
+        let tracked = |uid: &&Uid| self.live.values().any(|pod| has_finalizer(pod) && uid_of(pod) == **uid);
+        let untracked =
+            |list: &[Uid]| i32::try_from(list.iter().filter(|uid| !tracked(uid)).count()).unwrap();
+        assert_eq!(status.failed + untracked(&lists.failed), accounts.counted_failed, "failed");
         if job.is_indexed() {
             let completed = Indexes::parse(&status.completed_indexes, i32::MAX);
             assert_eq!(status.succeeded, completed.count(), "succeeded indexes");
-            assert!(books.indexes.iter().all(|index| completed.has(*index)), "an index is lost");
+            assert!(accounts.indexes.iter().all(|index| completed.contains(*index)), "an index is lost");
         } else {
-            assert_eq!(status.succeeded + free(&lists.succeeded), books.counted_succeeded, "succeeded");
+            assert_eq!(
+                status.succeeded + untracked(&lists.succeeded),
+                accounts.counted_succeeded,
+                "succeeded"
+            );
         }
         assert!(status.ready.unwrap_or(0) <= status.active, "more ready than active");
         let both = lists.succeeded.iter().chain(&lists.failed);
@@ -383,10 +395,10 @@ pub(super) fn key() -> Key {
     Key::namespaced("a", "j")
 }
 
-fn is_tracked_or_adopted(object: &Value) -> bool {
+fn has_finalizer(object: &Value) -> bool {
     object["metadata"]["finalizers"]
         .as_array()
-        .is_some_and(|held| held.iter().any(|it| it == TRACKING_FINALIZER))
+        .is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == TRACKING_FINALIZER))
 }
 
 fn uid_of(object: &Value) -> Uid {
@@ -397,11 +409,11 @@ fn lists(job: &Job) -> UncountedTerminatedPods {
     job.status.uncounted_terminated_pods.clone().unwrap_or_default()
 }
 
-/// The hands of a process in the cluster.
-struct Sending<'c>(&'c mut Cluster);
+/// The requests of a process to the cluster.
+struct FaultyIo<'c>(&'c mut Cluster);
 
-impl Sending<'_> {
-    fn carry_out(&mut self, plan: &Plan) -> Applied {
+impl FaultyIo<'_> {
+    fn execute(&mut self, plan: &Plan) -> Applied {
         let mut applied =
             Applied { error: plan.error_message().map(ReconcileError::because), ..Applied::default() };
         let mut stopped = false;
@@ -422,13 +434,13 @@ impl Sending<'_> {
     }
 }
 
-impl ReconcileIo for Sending<'_> {
-    fn with_view(&self, eye: &mut dyn FnMut(&View<'_>)) {
-        eye(&self.0.caches.view());
+impl ReconcileIo for FaultyIo<'_> {
+    fn with_view(&self, f: &mut dyn FnMut(&View<'_>)) {
+        f(&self.0.caches.view());
     }
 
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
-        let applied = self.carry_out(&plan);
+        let applied = self.execute(&plan);
         Box::pin(async move { applied })
     }
 
@@ -439,19 +451,19 @@ impl ReconcileIo for Sending<'_> {
     fn effects(&mut self, _: Effects) {}
 
     fn resource_of<'a>(&'a mut self, _: &'a TypeMeta) -> BoxFuture<'a, Result<Option<Resource>, ApiError>> {
-        unreachable!("nothing is looked up")
+        unreachable!("no resource is looked up")
     }
 
     fn fetch<'a>(&'a mut self, _: &'a Resource, _: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>> {
-        unreachable!("Jobs are not read afresh in these stories")
+        unreachable!("Jobs are not read live in these tests")
     }
 
     fn fetch_metadata<'a>(&'a mut self, _: &'a Resource, _: &'a Key) -> BoxFuture<'a, FetchResult> {
-        unreachable!("Jobs are not read afresh in these stories")
+        unreachable!("Jobs are not read live in these tests")
     }
 
     fn list<'a>(&'a mut self, _: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {
-        unreachable!("nothing is listed afresh")
+        unreachable!("nothing is listed live")
     }
 
     fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>> {

@@ -1,8 +1,8 @@
-//! What is decided about Jobs, and what becomes of them turn by turn.
+//! Decisions about Jobs, single reconciles, and long runs with faults.
 
 mod cluster;
 mod crashes;
-mod ending;
-mod managing;
-mod stage;
-mod waking;
+mod enqueue;
+mod finish;
+mod fixture;
+mod pods;

@@ -1,4 +1,4 @@
-//! A Job and its pods at one moment, and what one turn makes of them.
+//! A Job and its pods in a rehearsal cluster, and the transcript of one reconcile.
 
 use keleustes_objects::{ApiError, ErrorReason, Job, Key, Kind, Pod, Time};
 use keleustes_plan::Controller;
@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 
 use super::super::{JobOptions, TRACKING_FINALIZER, controller};
 
-/// When all stories happen.
+/// The time of all tests, in Unix seconds.
 pub(super) const NOW: i64 = 1_800_000_000;
 
-pub(super) struct Stage {
+pub(super) struct JobFixture {
     pub(super) controller: Controller,
-    pub(super) world: RehearsalCluster,
+    pub(super) cluster: RehearsalCluster,
 }
 
-/// What a turn did.
-pub(super) struct Turn(pub(super) String);
+/// The requests, events and measurements of one reconcile.
+pub(super) struct Transcript(pub(super) String);
 
-/// A Job as the server has it, with these wishes beside the usual ones.
-pub(super) fn job(wishes: &Value) -> Value {
+/// A Job with these overrides of the defaults.
+pub(super) fn job(overrides: &Value) -> Value {
     let mut job = json!({
         "metadata": {"name": "j", "namespace": "a", "uid": "j-1", "generation": 1, "resourceVersion": "7"},
         "spec": {
@@ -29,11 +29,11 @@ pub(super) fn job(wishes: &Value) -> Value {
                          "spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}},
         },
     });
-    merge(&mut job, wishes);
+    merge(&mut job, overrides);
     job
 }
 
-/// A pod of the Job, in a phase, with this beside what is usual.
+/// A pod of the Job, in a phase, with these overrides of the defaults.
 pub(super) fn pod(name: &str, phase: &str, more: &Value) -> Value {
     let mut pod = json!({
         "metadata": {
@@ -48,31 +48,31 @@ pub(super) fn pod(name: &str, phase: &str, more: &Value) -> Value {
     pod
 }
 
-/// The reference to the Job that manages a pod.
+/// The controllerRef to the Job.
 pub(super) fn owner() -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true,
            "blockOwnerDeletion": true})
 }
 
-/// A moment, in seconds from now.
+/// A timestamp, in seconds from now.
 pub(super) fn at(seconds: i64) -> String {
     Time::from_unix_seconds(NOW + seconds).to_string()
 }
 
-/// A pod that works on an index.
+/// A pod of an Indexed Job.
 pub(super) fn indexed(name: &str, phase: &str, index: &str, more: &Value) -> Value {
     let mut pod = pod(name, phase, more);
     pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] = json!(index);
     pod
 }
 
-/// What a container's end looks like.
-pub(super) fn ended(code: i32, seconds: i64) -> Value {
+/// The status of a terminated container.
+pub(super) fn terminated(code: i32, seconds: i64) -> Value {
     json!({"status": {"containerStatuses": [
         {"name": "c", "state": {"terminated": {"exitCode": code, "finishedAt": at(seconds)}}}]}})
 }
 
-/// What the wish of an Indexed Job looks like.
+/// An Indexed Job.
 pub(super) fn indexed_spec(completions: i32, more: &Value) -> Value {
     let mut job = job(&json!({"spec": {"completionMode": "Indexed", "completions": completions,
                                        "parallelism": completions}}));
@@ -91,64 +91,64 @@ pub(super) fn merge(base: &mut Value, more: &Value) {
     }
 }
 
-impl Stage {
+impl JobFixture {
     pub(super) fn of(job: Value) -> Self {
-        Self::told(&JobOptions::default(), job)
+        Self::with_options(&JobOptions::default(), job)
     }
 
-    pub(super) fn told(settings: &JobOptions, job: Value) -> Self {
-        let controller = controller(settings);
-        let world = RehearsalCluster::of(&controller.loops[0]).with::<Job>(job);
-        Self { controller, world }
+    pub(super) fn with_options(options: &JobOptions, job: Value) -> Self {
+        let controller = controller(options);
+        let cluster = RehearsalCluster::of(&controller.loops[0]).with::<Job>(job);
+        Self { controller, cluster }
     }
 
     pub(super) fn pods(mut self, pods: impl IntoIterator<Item = Value>) -> Self {
         for pod in pods {
-            self.world = self.world.with::<Pod>(pod);
+            self.cluster = self.cluster.with::<Pod>(pod);
         }
         self
     }
 
-    /// Makes requests about a pod fail.
-    pub(super) fn refusing(mut self, verb: &str, name: &str, reason: ErrorReason) -> Self {
+    /// Makes requests for a pod fail.
+    pub(super) fn failing(mut self, verb: &str, name: &str, reason: ErrorReason) -> Self {
         let failure = ApiError::transport(reason, "refused");
-        self.world = self.world.failing::<Pod>(verb, &Key::namespaced("a", name), failure);
+        self.cluster = self.cluster.failing::<Pod>(verb, &Key::namespaced("a", name), failure);
         self
     }
 
-    /// Makes requests about the Job fail, or only so many of them.
-    pub(super) fn refusing_job(mut self, verb: &str, reason: ErrorReason, times: Option<u32>) -> Self {
+    /// Makes requests for the Job fail, all or the first `times` of them.
+    pub(super) fn failing_job(mut self, verb: &str, reason: ErrorReason, times: Option<u32>) -> Self {
         let path = Job::RESOURCE.object_path(&Key::namespaced("a", "j"));
-        self.world = self.world.failing_at(verb, &path, ApiError::transport(reason, "refused"), times);
+        self.cluster = self.cluster.failing_at(verb, &path, ApiError::transport(reason, "refused"), times);
         self
     }
 
-    pub(super) fn turn(&mut self) -> Turn {
-        Turn(self.world.reconcile(&self.controller.loops[0], Key::namespaced("a", "j")))
+    pub(super) fn reconcile(&mut self) -> Transcript {
+        Transcript(self.cluster.reconcile(&self.controller.loops[0], Key::namespaced("a", "j")))
     }
 
-    /// Shows the Job in another state.
+    /// Changes the Job in the cluster.
     pub(super) fn change_job(&mut self, mut job: Value) {
         job["metadata"]["resourceVersion"] = json!("8");
-        self.world.put::<Job>(&self.controller.loops[0], job);
+        self.cluster.put::<Job>(&self.controller.loops[0], job);
     }
 }
 
-impl Turn {
-    fn lines<'a>(&'a self, begin: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.lines().filter(move |line| line.starts_with(begin))
+impl Transcript {
+    fn lines<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.lines().filter(move |line| line.starts_with(prefix))
     }
 
-    fn bodies(&self, begin: &str) -> Vec<Value> {
+    fn bodies(&self, prefix: &str) -> Vec<Value> {
         let body = |line: &str| line.split_once(": {").map(|(_, rest)| format!("{{{rest}"));
-        self.lines(begin).filter_map(body).map(|text| serde_json::from_str(&text).unwrap()).collect()
+        self.lines(prefix).filter_map(body).map(|text| serde_json::from_str(&text).unwrap()).collect()
     }
 
-    fn names<'a>(&'a self, begin: &'a str) -> Vec<&'a str> {
-        self.lines(begin).map(|line| line.split(' ').nth(2).unwrap().trim_start_matches("a/")).collect()
+    fn names<'a>(&'a self, prefix: &'a str) -> Vec<&'a str> {
+        self.lines(prefix).map(|line| line.split(' ').nth(2).unwrap().trim_start_matches("a/")).collect()
     }
 
-    /// The statuses that were written.
+    /// The statuses that were written, in order.
     pub(super) fn statuses(&self) -> Vec<Value> {
         self.bodies("put jobs.batch/status").into_iter().map(|mut body| body["status"].take()).collect()
     }
@@ -168,28 +168,28 @@ impl Turn {
         self.names("delete pods")
     }
 
-    /// The pods whose finalizer was taken off, or asked to be.
-    pub(super) fn released(&self) -> Vec<&str> {
+    /// The pods that were patched, also without success.
+    pub(super) fn patched(&self) -> Vec<&str> {
         self.names("patch pods")
     }
 
-    /// What people were told.
+    /// The recorded events.
     pub(super) fn events(&self) -> Vec<&str> {
         self.lines("event ").map(|line| line.trim_start_matches("event ")).collect()
     }
 
-    /// A figure that was told, with its labels and its value.
+    /// The measurements of a metric: labels and value.
     pub(super) fn measured(&self, metric: &str) -> Vec<&str> {
-        let begin = format!("measure job_controller_{metric}");
-        let own: Vec<&str> = self.0.lines().filter(|line| line.starts_with(&begin)).collect();
+        let prefix = format!("measure job_controller_{metric}");
+        let own: Vec<&str> = self.0.lines().filter(|line| line.starts_with(&prefix)).collect();
         own.into_iter().map(|line| line.split_once('{').unwrap().1).collect()
     }
 
-    /// The verbs and names of all requests, in order.
+    /// The verbs, resources and names of all requests, in order.
     pub(super) fn requests(&self) -> Vec<String> {
         let words = |line: &str| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
         let is_request = |line: &&str| {
-            !["event", "measure", "revisit", "retry"].contains(&line.split([' ', ':']).next().unwrap())
+            !["event", "measure", "requeue", "retry"].contains(&line.split([' ', ':']).next().unwrap())
         };
         self.0.lines().filter(is_request).map(words).collect()
     }
@@ -200,11 +200,18 @@ impl Turn {
         let status = self.status();
         let list = status["conditions"].as_array().cloned().unwrap_or_default();
         list.iter()
-            .map(|it| format!("{}={} {}", text(it, "type"), text(it, "status"), text(it, "reason")))
+            .map(|condition| {
+                format!(
+                    "{}={} {}",
+                    text(condition, "type"),
+                    text(condition, "status"),
+                    text(condition, "reason")
+                )
+            })
             .collect()
     }
 
-    pub(super) fn revisit(&self) -> Option<&str> {
+    pub(super) fn requeue_after(&self) -> Option<&str> {
         self.lines("requeue after ").next().map(|line| line.trim_start_matches("requeue after "))
     }
 

@@ -1,0 +1,111 @@
+//! The contents and the urgency of the status.
+
+use super::*;
+
+/// Proves DS-80, DS-81, DS-82.
+#[test]
+fn the_first_pod_of_each_node_is_counted() {
+    let nodes = ["a", "b", "c", "d", "e", "f"].map(node).into_iter().chain([
+        tainted("x", "x", "NoSchedule"),
+        tainted("y", "x", "NoExecute"),
+        tainted("z", "x", "NoExecute"),
+    ]);
+    let later = |pod: Value| with_field(pod, "/metadata/creationTimestamp", json!("2027-01-05T00:00:00Z"));
+    let pods = [
+        pod("on-a", "a"),
+        // The oldest pod counts, ready or not, and so does a terminating one.
+        unready(old("on-b", "b")),
+        later(pod("second-on-b", "b")),
+        terminating(pod("on-c", "c")),
+        recently_ready(pod("on-d", "d")),
+        unbound("on-e", "e"),
+        pod("on-x", "x"),
+        pod("on-y", "y"),
+    ];
+    let patient = with_field(set(), "/spec/minReadySeconds", json!(5));
+    let status = status(cluster(patient, nodes, pods));
+    let count = |name: &str| status[name].as_i64().unwrap();
+    assert_eq!(count("desiredNumberScheduled"), 6);
+    assert_eq!(count("currentNumberScheduled"), 5);
+    assert_eq!(count("numberMisscheduled"), 2);
+    assert_eq!(count("numberReady"), 3, "a, c and d");
+    assert_eq!(count("numberAvailable"), 2, "d has not been ready for minReadySeconds");
+    assert_eq!(count("numberUnavailable"), 4);
+    assert_eq!(count("updatedNumberScheduled"), 4, "all but b");
+}
+
+/// Proves DS-83.
+#[test]
+fn an_unchanged_status_is_not_written() {
+    let is_written = |set: Value| transcript_of(cluster(set, [node("n")], [pod("x", "n")])).contains(STATUS);
+    assert!(!is_written(content(1)));
+    assert!(is_written(with_field(content(1), "/metadata/generation", json!(3))));
+    for count in [
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "numberReady",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+    ] {
+        assert!(is_written(with_field(content(1), &format!("/status/{count}"), json!(9))), "{count}");
+    }
+    let mut before = with_field(set(), "/metadata/generation", json!(5));
+    before["status"]["conditions"] = json!([{"type": "Odd", "status": "True"}]);
+    before["status"]["collisionCount"] = json!(4);
+    let status = status(cluster(before, [node("n")], [pod("x", "n")]));
+    assert_eq!((&status["observedGeneration"], &status["collisionCount"]), (&json!(5), &json!(4)));
+    assert_eq!(status["conditions"], json!([{"type": "Odd", "status": "True"}]), "conditions are kept");
+}
+
+/// Proves DS-84.
+#[test]
+fn the_daemonset_is_requeued_after_min_ready_seconds() {
+    let last = |seconds: i32, pod: Value| {
+        let set = with_field(set(), "/spec/minReadySeconds", json!(seconds));
+        transcript_of(cluster(set, [node("n")], [pod])).lines().last().unwrap_or_default().to_owned()
+    };
+    assert_eq!(last(5, recently_ready(pod("x", "n"))), "requeue after 5s");
+    assert!(!last(5, pod("x", "n")).starts_with("requeue"));
+    assert!(!last(0, recently_ready(pod("x", "n"))).starts_with("requeue"));
+    assert!(!last(5, unready(pod("x", "n"))).starts_with("requeue"));
+}
+
+/// Proves DS-104.
+#[test]
+fn a_deleted_node_is_not_counted() {
+    let status = status(cluster(set(), [node("n")], [pod("x", "n"), pod("y", "gone")]));
+    assert_eq!((&status["desiredNumberScheduled"], &status["numberMisscheduled"]), (&json!(1), &json!(0)));
+}
+
+#[test]
+fn a_new_observed_generation_and_a_completed_rollout_are_written_at_once() {
+    let urgency = |set: Value, changed_anything, change: fn(&mut keleustes_objects::DaemonSetStatus)| {
+        let set: DaemonSet = serde_json::from_value(set).unwrap();
+        let mut new_status = set.status.clone();
+        change(&mut new_status);
+        crate::daemonset::status::status_urgency(&bounds::inputs(set, &[]), &new_status, changed_anything)
+    };
+    let short = || with_field(content(3), "/status/numberAvailable", json!(1));
+    assert_eq!(
+        urgency(short(), false, |new_status| new_status.number_available = 2),
+        StatusUrgency::Coalesce
+    );
+    assert_eq!(
+        urgency(short(), true, |new_status| new_status.number_available = 2),
+        StatusUrgency::Superseded
+    );
+    assert_eq!(
+        urgency(short(), true, |new_status| new_status.number_available = 3),
+        StatusUrgency::Immediate
+    );
+    assert_eq!(
+        urgency(content(3), false, |new_status| new_status.number_available = 2),
+        StatusUrgency::Coalesce
+    );
+    assert_eq!(
+        urgency(content(3), false, |new_status| new_status.observed_generation = 9),
+        StatusUrgency::Immediate
+    );
+}
