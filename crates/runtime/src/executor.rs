@@ -247,8 +247,8 @@ impl Executor {
     }
 
     async fn write(&self, item: &Item, write: &Write, guards: &Guards) -> Outcome {
-        if let Some(telling) = write.status_urgency
-            && !self.status_coalescer.lock().may_write_now(&item.key, telling, self.clocks.monotonic())
+        if let Some(urgency) = write.status_urgency
+            && !self.status_coalescer.lock().may_write_now(&item.key, urgency, self.clocks.monotonic())
         {
             return Outcome::NotSent;
         }
@@ -520,7 +520,7 @@ async fn recheck_owner(executor: &Executor, owner: &Target) -> Result<(), ApiErr
     };
     let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (uid, deletion_timestamp) = (text("/metadata/uid"), text("/metadata/deletionTimestamp"));
-    let gone = if Uid::from(uid) != *wanted {
+    let message = if Uid::from(uid) != *wanted {
         let kind = &resource.kind;
         unknown(format!("original {kind} {key} is gone: got uid {uid}, wanted {wanted}"))
     } else if !deletion_timestamp.is_empty() {
@@ -528,5 +528,5 @@ async fn recheck_owner(executor: &Executor, owner: &Target) -> Result<(), ApiErr
     } else {
         return Ok(());
     };
-    Err(ApiError::transport(ErrorReason::Other, gone))
+    Err(ApiError::transport(ErrorReason::Other, message))
 }

@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn only_this_thread_and_these_levels_are_captured() {
-        let (log, _guard) = TestLog::at(Level::INFO);
+        let (log, _guard) = TestLog::capture(Level::INFO);
         tracing::info!(oars = 2, "rowing");
         tracing::debug!("resting");
         std::thread::scope(|scope| {

@@ -213,7 +213,7 @@ async fn chosen_process_leads_immediately_and_never_before() {
     );
     assert_eq!((spec["leaseTransitions"].as_i64(), spec["acquireTime"].as_str()), (Some(0), None));
     assert!(writes(&server).iter().all(|write| write.starts_with("PUT ")), "{:?}", writes(&server));
-    let slow = me.observed.metrics.lock().iter().filter(|note| note.ends_with("slow")).count();
+    let slow = me.observed.metrics.lock().iter().filter(|metric| metric.ends_with("slow")).count();
     assert_eq!((slow, writes(&server).len()), (6, 6), "every renewal reads first");
 
     // A deleted Lease is not created again.

@@ -386,7 +386,7 @@ async fn edits_of_the_lease_do_not_end_a_term_without_another_holder() {
     let server = server();
     let me = contestant(&server, "me", 0).lead().await;
     let slow_path_count =
-        |me: &Leader| me.observed.metrics.lock().iter().filter(|note| note.ends_with("slow")).count();
+        |me: &Leader| me.observed.metrics.lock().iter().filter(|metric| metric.ends_with("slow")).count();
 
     edit(&server, "leaseTransitions", json!(6));
     sleep(Duration::from_secs(3)).await;
