@@ -1,14 +1,14 @@
-//! Only the election: competes for the locks of a manager, says what becomes of it, and does no other work.
+//! Only the election: competes for the locks of a manager, prints each change, and does no other work.
 //!
-//! For trying out on a real cluster how processes, also those of other programs, hand a Lease to each other:
+//! For trying out on a real cluster how processes, also those of other programs, hand over a Lease:
 //!
 //! ```text
 //! cargo run -p keleustes-runtime --example elector -- --kubeconfig FILE [--migration] [--coordinated] [--keep]
 //! ```
 //!
-//! `--keep` leaves the Lease to run out when the program is told to stop. Every line begins with the seconds since
-//! 1970, so that lines of several programs can be merged. While it leads it asks its guard every 50 ms and says
-//! when the answer changes.
+//! `--keep` lets the Lease expire when the program is stopped, instead of releasing it. Every line begins
+//! with the seconds since 1970, so that lines of several programs can be merged. While it leads, it checks
+//! every 50 ms whether it may write and prints each change.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let result = arguments().and_then(|arguments| {
-        tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(live(&arguments))
+        tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(&arguments))
     });
     result.unwrap_or_else(|error| {
         eprintln!("{error}");
@@ -47,42 +47,42 @@ fn main() -> ExitCode {
 
 fn arguments() -> Result<Arguments, Failed> {
     let mut arguments = Arguments::default();
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--kubeconfig" => arguments.kubeconfig = words.next().map(PathBuf::from),
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--kubeconfig" => arguments.kubeconfig = args.next().map(PathBuf::from),
             "--migration" => arguments.migration = true,
             "--coordinated" => arguments.coordinated = true,
             "--keep" => arguments.keep = true,
-            _ => return Err(format!("what is {word}?").into()),
+            _ => return Err(format!("unknown argument {arg}").into()),
         }
     }
     Ok(arguments)
 }
 
-async fn live(arguments: &Arguments) -> Result<ExitCode, Failed> {
+async fn run(arguments: &Arguments) -> Result<ExitCode, Failed> {
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
     let stopping = stop.clone();
     tokio::spawn(async move {
         terminate.recv().await;
-        say("told to stop");
+        print("stopping");
         stopping.cancel();
     });
 
     let connection = Connection::open(arguments.kubeconfig.as_deref(), None, None)?;
     let factory = ClientFactory::new(connection, ClientOptions::default());
-    let (clocks, chance) =
+    let (clocks, random) =
         (Clocks::new(wall_nanoseconds), Random::seeded(wall_nanoseconds().cast_unsigned()));
     let metrics = Metrics::new();
-    let mut settings = LeaderElectionConfig::new(identity(&host_name()?, &mut chance.fork()));
-    settings.release_on_stop = !arguments.keep;
-    settings.coordinated = arguments.coordinated;
-    say(&format!("I am {}", settings.identity));
+    let mut config = LeaderElectionConfig::new(identity(&host_name()?, &mut random.fork()));
+    config.release_on_stop = !arguments.keep;
+    config.coordinated = arguments.coordinated;
+    print(&format!("identity {}", config.identity));
 
     if arguments.coordinated {
         let candidacy = Candidacy {
-            identity: settings.identity.clone(),
+            identity: config.identity.clone(),
             binary_version: "1.37.1".to_owned(),
             emulation_version: "1.37.0".to_owned(),
         };
@@ -91,21 +91,21 @@ async fn live(arguments: &Arguments) -> Result<ExitCode, Failed> {
         tokio::spawn(candidate.run(stop.clone().cancelled_owned()));
     }
     let events = factory.root("kube-controller-manager");
-    let (announcer, writer) = Announcer::new(events, clocks.clone(), chance.fork(), metrics);
+    let (announcer, writer) = Announcer::new(events, clocks.clone(), random.fork(), metrics);
     let writing = tokio::spawn(writer.run(CancellationToken::new()));
     let observer: Arc<dyn ElectionObserver> = Arc::new(announcer);
     let migration = arguments.migration.then(Migration::default);
     let client = factory.root(CLIENT_NAME);
-    let locks = Locks::elected(&client, settings, migration, &clocks, chance.fork(), &observer)?;
+    let locks = Locks::elected(&client, config, migration, &clocks, random.fork(), &observer)?;
     drop(observer);
     let finish = locks.run(&stop, work).await;
-    say(&format!("{finish:?}"));
-    // Nobody records any more, so this ends when all is written.
+    print(&format!("{finish:?}"));
+    // No recorder is left, so this ends when everything is written.
     let _ = tokio::time::timeout(Duration::from_secs(1), writing).await;
     Ok(if matches!(finish, LocksOutcome::Lost(_)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Says when it may write and when not, until it is told to end.
+/// Prints when it may write and when not, until it is stopped.
 async fn work(term: Term) -> Result<(), String> {
     let Term { lock, leadership, stop, ready, .. } = term;
     ready.signal();
@@ -117,14 +117,14 @@ async fn work(term: Term) -> Result<(), String> {
     while !stop.is_cancelled() {
         if leadership.still_held() != held {
             held = !held;
-            say(&format!("{name}: {}", if held { "I may write" } else { "I may not write" }));
+            print(&format!("{name}: {}", if held { "may write" } else { "may not write" }));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok(())
 }
 
-fn say(what: &str) {
+fn print(what: &str) {
     println!("{:.3} {what}", wall_nanoseconds() as f64 / 1e9);
 }
 

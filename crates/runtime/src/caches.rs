@@ -1,12 +1,12 @@
-//! One shared cache per kind: filled by one list-and-watch, read by every controller that declared it.
+//! One shared cache per kind: filled by one list and watch, read by every controller that declared it.
 //!
-//! A cache tells its listeners of a change only after the table holds it, in the order in which the
-//! server told it, and a listener that comes late is first shown everything that is there. What wakes
-//! controllers runs right here, on the task that reads the wire: wake-ups are pure and short, so no
-//! second queue stands between the wire and the work queues.
+//! A cache calls its event handlers only after the store holds the change, in the order of the watch, and a
+//! handler that is added late first gets every object as an addition. Event handlers run on the task that
+//! reads the watch: they are pure and short, so there is no second queue between the watch and the work
+//! queues.
 //!
-//! Locks are taken in one order everywhere: the listeners of one cache, then the state of a gate, then
-//! tables by rank. Nobody waits for the network with one of them in hand.
+//! Locks are taken in one order everywhere: the event handlers of one cache, then the state of a gate, then
+//! stores by rank. None of them is held while waiting for the network.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -28,7 +28,7 @@ use crate::metrics::{CacheMetrics, Metrics};
 use crate::monitors::{MonitorContext, Monitors};
 use crate::ordered_watch::OrderedWatch;
 
-/// Objects are not shown again more often than this, whatever is asked for.
+/// The shortest resync period, whatever is configured.
 pub(crate) const RESYNC_PERIOD_MIN: Duration = Duration::from_secs(1);
 
 /// All caches of a process, one per kind.
@@ -38,79 +38,80 @@ pub struct Caches(Arc<Shared>);
 struct Shared {
     client: kube::Client,
     clocks: Clocks,
-    chance: Random,
+    random: Random,
     metrics: Metrics,
     resync_period: Option<Duration>,
     caches: Mutex<Vec<Arc<Cache>>>,
     monitors: Mutex<Vec<Arc<Monitors>>>,
-    mapping: RestMapper,
-    deeds: WrittenVersions,
+    rest_mapper: RestMapper,
+    written_versions: WrittenVersions,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// Hears of the changes to one cache.
+/// Receives the changes of one cache.
 pub trait EventHandler: Send + Sync {
-    /// The table holds these changes now. Empty if the cache only learnt that nothing happened up to
-    /// a newer version.
+    /// The store holds these changes now. Empty if the cache only advanced to a newer resourceVersion (a
+    /// bookmark).
     fn on_changes(&self, changes: &[AnyChange]);
 }
 
 /// The cache of one kind.
 pub struct Cache {
     entry: KindEntry,
-    /// Its place in the order in which tables are locked.
+    /// Its place in the order in which stores are locked.
     rank: usize,
-    table: RwLock<Box<dyn AnyStore>>,
-    /// How many whole lists the table has taken in.
+    store: RwLock<Box<dyn AnyStore>>,
+    /// How many lists the store has taken over.
     list_count: OrderedWatch<u64>,
-    /// How many deltas of any kind it has taken in.
+    /// How many deltas of any kind the store has taken over.
     deltas: OrderedWatch<u64>,
-    /// How often somebody wanted it to be filled afresh, the first time included.
-    afresh: OrderedWatch<u64>,
-    /// How often that was wanted when the list was begun that was last taken in.
-    filled: OrderedWatch<u64>,
-    /// When that was last wanted, and how often by then.
-    wanted_afresh: Mutex<(Duration, u64)>,
-    /// The version of the last change to an object that a watch has told of.
+    /// The number of the last list that was requested; the first one is 1.
+    requested_list: OrderedWatch<u64>,
+    /// The number of the last list that was stored.
+    stored_list: OrderedWatch<u64>,
+    /// When the last list was requested, and its number.
+    last_request: Mutex<(Duration, u64)>,
+    /// The resourceVersion of the last watch event about an object.
     last_event_version: Mutex<Option<ResourceVersion>>,
-    /// The version of the last list.
+    /// The resourceVersion of the last list.
     last_list_version: Mutex<Option<ResourceVersion>>,
-    /// Held while changes are told, so that a late listener gets every object and then every change.
-    listeners: Mutex<Vec<Arc<dyn EventHandler>>>,
+    /// Locked while changes are delivered, so that a handler added late gets every object first and then
+    /// every change.
+    event_handlers: Mutex<Vec<Arc<dyn EventHandler>>>,
     clocks: Clocks,
     metrics: Metrics,
     counts: Option<CacheMetrics>,
 }
 
-/// Caches that are looked at together, as if all stood still at one moment.
+/// Reads several caches together, at one moment.
 #[derive(Clone)]
 pub struct CacheReader {
-    /// By rank: two who wait for each other's tables would wait for ever.
+    /// By rank: two readers that lock in different orders could deadlock.
     caches: Vec<Arc<Cache>>,
-    /// Kinds that are not shown until they are known to hold all that they must.
-    late: Vec<KindEntry>,
-    shows_late: Arc<AtomicBool>,
+    /// Kinds that are hidden until [`CacheReader::show_deferred`].
+    deferred: Vec<KindEntry>,
+    shows_deferred: Arc<AtomicBool>,
     clocks: Clocks,
 }
 
 impl Caches {
-    /// No caches yet; they list and watch through this client. With a resync period every object is
-    /// shown again to its listeners after that time or up to twice of it; zero means never.
+    /// No caches yet; they list and watch through this client. With a resync period, every object is
+    /// delivered again to the event handlers after once to twice that time; zero means never.
     #[must_use]
     pub fn new(
         client: kube::Client,
         clocks: Clocks,
-        chance: Random,
+        random: Random,
         metrics: Metrics,
         resync_period: Option<Duration>,
     ) -> Self {
         Self(Arc::new(Shared {
-            mapping: RestMapper::new(client.clone()),
-            deeds: WrittenVersions::new(clocks.clone()),
+            rest_mapper: RestMapper::new(client.clone()),
+            written_versions: WrittenVersions::new(clocks.clone()),
             client,
             clocks,
-            chance,
+            random,
             metrics,
             resync_period: resync_period.filter(|period| !period.is_zero()),
             caches: Mutex::default(),
@@ -120,7 +121,7 @@ impl Caches {
         }))
     }
 
-    /// The cache of a kind. The first who asks starts it; nobody lists a kind twice.
+    /// The cache of a kind. The first call starts it; no kind is listed twice.
     #[must_use]
     pub fn cache(&self, entry: &KindEntry) -> Arc<Cache> {
         let shared = &self.0;
@@ -131,15 +132,15 @@ impl Caches {
         let cache = Arc::new(Cache {
             entry: entry.clone(),
             rank: caches.len(),
-            table: RwLock::new(entry.new_store()),
+            store: RwLock::new(entry.new_store()),
             list_count: OrderedWatch::new(0),
             deltas: OrderedWatch::new(0),
-            afresh: OrderedWatch::new(1),
-            filled: OrderedWatch::new(0),
-            wanted_afresh: Mutex::new((shared.clocks.monotonic(), 1)),
+            requested_list: OrderedWatch::new(1),
+            stored_list: OrderedWatch::new(0),
+            last_request: Mutex::new((shared.clocks.monotonic(), 1)),
             last_event_version: Mutex::default(),
             last_list_version: Mutex::default(),
-            listeners: Mutex::default(),
+            event_handlers: Mutex::default(),
             clocks: shared.clocks.clone(),
             metrics: shared.metrics.clone(),
             counts: shared.metrics.cache(entry),
@@ -149,7 +150,7 @@ impl Caches {
         cache
     }
 
-    /// The cache that holds all objects of a resource, if there is one already.
+    /// The cache of a resource without a field selector, if there is one already.
     #[must_use]
     pub fn unfiltered_cache(&self, resource: &Resource) -> Option<Arc<Cache>> {
         let holds_all = |cache: &&Arc<Cache>| {
@@ -161,19 +162,19 @@ impl Caches {
         self.0.caches.lock().iter().find(holds_all).cloned()
     }
 
-    /// What was written by those who read them, for the next leader.
+    /// The versions written by this process, for the next leader.
     #[must_use]
     pub fn written_versions(&self) -> &WrittenVersions {
-        &self.0.deeds
+        &self.0.written_versions
     }
 
-    /// All that there are.
+    /// All caches.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Cache>> {
         self.0.caches.lock().clone()
     }
 
-    /// The monitors of an observer of everything. The first who asks starts them.
+    /// The monitors of an observer. The first call starts them.
     #[must_use]
     pub fn monitors(&self, observer: &Arc<dyn Observer>) -> Arc<Monitors> {
         let shared = &self.0;
@@ -183,9 +184,9 @@ impl Caches {
         }
         let ground = MonitorContext {
             client: shared.client.clone(),
-            mapping: shared.mapping.clone(),
+            rest_mapper: shared.rest_mapper.clone(),
             clocks: shared.clocks.clone(),
-            chance: shared.chance.clone(),
+            random: shared.random.clone(),
             metrics: shared.metrics.clone(),
             tasks: shared.tasks.clone(),
             stop: shared.stop.clone(),
@@ -195,29 +196,34 @@ impl Caches {
         started
     }
 
-    /// What kinds are served as, learnt when it is needed and shared by all.
+    /// The mapping from kinds to resources, discovered on demand and shared by all.
     #[must_use]
     pub fn rest_mapping(&self) -> &RestMapper {
-        &self.0.mapping
+        &self.0.rest_mapper
     }
 
-    /// A window onto the caches of these kinds.
+    /// A reader of the caches of these kinds.
     #[must_use]
     pub fn reader(&self, entries: &[KindEntry]) -> CacheReader {
         let mut caches: Vec<_> = entries.iter().map(|entry| self.cache(entry)).collect();
         caches.sort_by_key(|cache| cache.rank);
         caches.dedup_by_key(|cache| cache.rank);
-        CacheReader { caches, late: Vec::new(), shows_late: Arc::default(), clocks: self.0.clocks.clone() }
-    }
-
-    /// Adds indexes to the caches they are of. An index that is there stays as it is.
-    pub fn add_indexes(&self, indexes: &[DeclaredIndex]) {
-        for index in indexes {
-            index.add_to(&mut **self.cache(&index.kind).table.write());
+        CacheReader {
+            caches,
+            deferred: Vec::new(),
+            shows_deferred: Arc::default(),
+            clocks: self.0.clocks.clone(),
         }
     }
 
-    /// The kinds whose caches have not got their first whole list yet.
+    /// Adds indexes to the caches of their kinds. An index that exists stays as it is.
+    pub fn add_indexes(&self, indexes: &[DeclaredIndex]) {
+        for index in indexes {
+            index.add_to(&mut **self.cache(&index.kind).store.write());
+        }
+    }
+
+    /// The resources whose caches have not had their first list yet.
     #[must_use]
     pub fn unsynced(&self) -> Vec<String> {
         let caches = self.0.caches.lock();
@@ -228,40 +234,40 @@ impl Caches {
             .collect()
     }
 
-    /// Ends all list-and-watches and returns when they have ended. What is cached stays readable.
+    /// Ends all lists and watches and returns when they have ended. The cached objects stay readable.
     pub async fn stop(&self) {
         self.0.stop.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
     }
 
-    /// Keeps a cache filled until the process stops.
+    /// Fills a cache until the process stops.
     fn fill(&self, cache: Arc<Cache>) -> impl Future<Output = ()> + Send + 'static {
         let shared = self.0.clone();
         let source = source(&cache.entry);
-        let mut chance = shared.chance.fork();
-        let stretch = 1.0 + chance.f64();
-        let period = shared.resync_period.map(|period| period.mul_f64(stretch).max(RESYNC_PERIOD_MIN));
-        let observer = Arc::new(Complaints { metrics: shared.metrics.clone() });
-        let mut reflector = Reflector::new(shared.client.clone(), source, chance).with_observer(observer);
+        let mut random = shared.random.fork();
+        let factor = 1.0 + random.f64();
+        let period = shared.resync_period.map(|period| period.mul_f64(factor).max(RESYNC_PERIOD_MIN));
+        let observer = Arc::new(ErrorObserver { metrics: shared.metrics.clone() });
+        let mut reflector = Reflector::new(shared.client.clone(), source, random).with_observer(observer);
         async move {
             let mut timer = pin!(tokio::time::sleep(period.unwrap_or_default()));
-            let mut afresh = 1;
+            let mut requested_list = 1;
             loop {
                 let restarts_timer = tokio::select! {
                     biased;
                     () = shared.stop.cancelled() => return,
-                    () = cache.afresh.wait_for(|wanted| wanted > afresh) => {
-                        afresh = cache.afresh.get();
+                    () = cache.requested_list.wait_for(|number| number > requested_list) => {
+                        requested_list = cache.requested_list.get();
                         reflector.relist();
                         false
                     }
                     delta = reflector.next() => {
-                        // A whole new list is as good as a resync.
+                        // A relist counts as a resync.
                         let is_list = matches!(delta, Delta::Replace { .. });
-                        cache.contain("cache", || cache.take_in(delta));
+                        cache.contain("cache", || cache.store_delta(delta));
                         if is_list {
-                            cache.filled.set(afresh);
+                            cache.stored_list.set(requested_list);
                         }
                         is_list
                     }
@@ -279,42 +285,46 @@ impl Caches {
 }
 
 impl CacheReader {
-    /// The caches behind it, in the order of their tables.
+    /// The caches, in the order of their locks.
     #[must_use]
     pub fn caches(&self) -> &[Arc<Cache>] {
         &self.caches
     }
 
-    /// The same window, with some kinds hidden until [`CacheReader::show_deferred`].
+    /// The same reader, with some kinds hidden until [`CacheReader::show_deferred`].
     #[must_use]
-    pub fn deferring(mut self, late: &[KindEntry]) -> Self {
-        late.clone_into(&mut self.late);
+    pub fn deferring(mut self, deferred: &[KindEntry]) -> Self {
+        deferred.clone_into(&mut self.deferred);
         self
     }
 
-    /// The caches that are shown from the beginning, or those that are not.
+    /// The caches that are visible from the start, or those that are hidden at first.
     #[must_use]
-    pub fn caches_where_deferred(&self, is_late: bool) -> Vec<Arc<Cache>> {
-        self.caches.iter().filter(|cache| self.late.contains(&cache.entry) == is_late).cloned().collect()
+    pub fn caches_where_deferred(&self, is_deferred: bool) -> Vec<Arc<Cache>> {
+        self.caches
+            .iter()
+            .filter(|cache| self.deferred.contains(&cache.entry) == is_deferred)
+            .cloned()
+            .collect()
     }
 
-    /// Shows what was hidden.
+    /// Makes the hidden kinds visible.
     pub fn show_deferred(&self) {
-        self.shows_late.store(true, Ordering::Release);
+        self.shows_deferred.store(true, Ordering::Release);
     }
 
-    /// Shows them, all held still. The eye must not look again while it looks.
-    pub fn with_view(&self, eye: &mut dyn FnMut(&View<'_>)) {
+    /// Calls `f` with a view, under the read locks of all stores. `f` must not call this method again.
+    pub fn with_view(&self, f: &mut dyn FnMut(&View<'_>)) {
         let guards: Vec<RwLockReadGuard<'_, Box<dyn AnyStore>>> =
-            self.caches.iter().map(|cache| cache.table.read()).collect();
-        let shows_late = self.shows_late.load(Ordering::Acquire);
-        let tables = self.caches.iter().zip(&guards).map(|(cache, guard)| (cache.entry.clone(), &***guard));
-        let tables = tables.filter(|(entry, _)| shows_late || !self.late.contains(entry));
-        eye(&View::new(tables.collect(), self.clocks.now()));
+            self.caches.iter().map(|cache| cache.store.read()).collect();
+        let shows_deferred = self.shows_deferred.load(Ordering::Acquire);
+        let stores = self.caches.iter().zip(&guards).map(|(cache, guard)| (cache.entry.clone(), &***guard));
+        let stores = stores.filter(|(entry, _)| shows_deferred || !self.deferred.contains(entry));
+        f(&View::new(stores.collect(), self.clocks.now()));
     }
 }
 
-/// What there is of a kind, in all namespaces.
+/// The objects of a kind in all namespaces.
 pub(crate) fn source(entry: &KindEntry) -> ListWatch<Arc<dyn AnyObject>> {
     ListWatch {
         resource: entry.resource().clone(),
@@ -337,7 +347,7 @@ impl Cache {
         &self.entry
     }
 
-    /// Its kind and part of it, as one word.
+    /// The resource and its field selector, as one word.
     #[must_use]
     pub fn name(&self) -> String {
         let selector = self.entry.projection().field_selector;
@@ -347,116 +357,117 @@ impl Cache {
         )
     }
 
-    /// The version of the last change to an object that a watch has told of, if one has. Every cache of the same
-    /// objects is told of it sooner or later, which does not hold for versions of lists and bookmarks.
+    /// The resourceVersion of the last watch event about an object, if there was one. Every cache of the same
+    /// objects receives it sooner or later, which does not hold for the resourceVersions of lists and
+    /// bookmarks.
     #[must_use]
     pub fn last_event_version(&self) -> Option<ResourceVersion> {
         self.last_event_version.lock().clone()
     }
 
-    /// The version of the last list that it has taken in, if it has any.
+    /// The resourceVersion of the last list, if there was one.
     #[must_use]
     pub fn last_list_version(&self) -> Option<ResourceVersion> {
         self.last_list_version.lock().clone()
     }
 
-    /// Whether it has come at least to this version. One that was never filled has come nowhere.
+    /// Whether the cache is at this resourceVersion or a later one. A cache without a list is not.
     #[must_use]
     pub fn is_at_least(&self, version: &ResourceVersion) -> bool {
         self.list_count() > 0 && !self.resource_version().is_older_than(version)
     }
 
-    /// Returns as soon as it has come at least to this version.
+    /// Returns as soon as the cache is at this resourceVersion or a later one.
     pub async fn wait_until_at_least(&self, version: &ResourceVersion) {
         self.deltas.wait_for(|_| self.is_at_least(version)).await;
     }
 
-    /// Forgets how far it has come and lists anew, as of now. What is in the table stays there until then. Tells what
-    /// `filled` comes to with that list.
+    /// Requests a list of the newest state. The store keeps its content until then. Returns the number of
+    /// that list.
     pub fn request_relist(&self) -> u64 {
-        let mut wanted_afresh = self.wanted_afresh.lock();
-        self.afresh.modify(|wanted| wanted + 1);
-        let wanted = self.afresh.get();
-        *wanted_afresh = (self.clocks.monotonic(), wanted);
-        wanted
+        let mut last_request = self.last_request.lock();
+        self.requested_list.modify(|number| number + 1);
+        let number = self.requested_list.get();
+        *last_request = (self.clocks.monotonic(), number);
+        number
     }
 
-    /// Returns when a list is in the table that was begun at this moment of the monotonic clock or later. One that is
-    /// under way or done will do.
+    /// Returns when the store holds a list that was requested at this monotonic time or later. A list that is
+    /// running or done already counts.
     pub async fn wait_for_list_since(&self, moment: Duration) {
-        let (wanted_at, last) = *self.wanted_afresh.lock();
-        let wanted = if wanted_at >= moment { last } else { self.request_relist() };
-        self.filled.wait_for(|filled| filled >= wanted).await;
+        let (requested_at, last) = *self.last_request.lock();
+        let number = if requested_at >= moment { last } else { self.request_relist() };
+        self.stored_list.wait_for(|stored_list| stored_list >= number).await;
     }
 
-    /// Returns as soon as the first whole list is in the table. Never, if the caches are
-    /// stopped before: whoever waits has to give up waiting then.
+    /// Returns as soon as the store holds its first list. Never, if the caches are stopped before: the caller
+    /// has to stop waiting then.
     pub async fn wait_for_sync(&self) {
         self.list_count.wait_for(|lists| lists > 0).await;
     }
 
-    /// How many whole lists it has taken in: one when it is first filled, one more after each gap in
-    /// which changes may have gone unnoticed.
+    /// How many lists the store has taken over: one when it is first filled, one more after each gap in which
+    /// watch events may have been missed.
     #[must_use]
     pub fn list_count(&self) -> u64 {
         self.list_count.get()
     }
 
-    /// The version of the world this cache has come to.
+    /// The resourceVersion that the cache has observed.
     #[must_use]
     pub fn resource_version(&self) -> ResourceVersion {
-        self.table.read().resource_version().clone()
+        self.store.read().resource_version().clone()
     }
 
-    /// Which life of an object is in the cache, if any is.
+    /// The UID of an object in the cache, if it is there.
     #[must_use]
     pub fn uid(&self, key: &Key) -> Option<Uid> {
-        self.table.read().meta(key).map(|meta| meta.uid.clone())
+        self.store.read().meta(key).map(|meta| meta.uid.clone())
     }
 
-    /// Whether this life of an object is no longer in the cache, or is in it with its deletion asked for.
+    /// Whether the object with this UID is no longer in the cache, or is terminating there.
     #[must_use]
     pub fn has_observed_deletion(&self, key: &Key, uid: &Uid) -> bool {
-        self.table.read().meta(key).is_none_or(|meta| meta.uid != *uid || meta.deletion_timestamp.is_some())
+        self.store.read().meta(key).is_none_or(|meta| meta.uid != *uid || meta.deletion_timestamp.is_some())
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.table.read().len()
+        self.store.read().len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Tells a listener of every object that is there, as if it had just been added, and of every
-    /// change from then on. Not to be called by a listener while it is told something.
-    pub fn add_event_handler(&self, listener: Arc<dyn EventHandler>) {
-        let mut listeners = self.listeners.lock();
-        let additions = self.table.read().additions();
-        self.contain("wake-up", || listener.on_changes(&additions));
-        listeners.push(listener);
+    /// Delivers every object to a handler as an addition, and every change from then on. An event handler
+    /// must not call this.
+    pub fn add_event_handler(&self, handler: Arc<dyn EventHandler>) {
+        let mut event_handlers = self.event_handlers.lock();
+        let additions = self.store.read().additions();
+        self.contain("event-handler", || handler.on_changes(&additions));
+        event_handlers.push(handler);
     }
 
-    /// Shows everything that is there to one listener again.
-    pub fn resync_handler(&self, listener: &Arc<dyn EventHandler>) {
-        let _telling = self.listeners.lock();
-        let again = self.table.read().resync();
-        self.contain("wake-up", || listener.on_changes(&again));
+    /// Delivers every object to one handler again.
+    pub fn resync_handler(&self, handler: &Arc<dyn EventHandler>) {
+        let _delivering = self.event_handlers.lock();
+        let again = self.store.read().resync();
+        self.contain("event-handler", || handler.on_changes(&again));
     }
 
-    /// Stops telling a listener, and returns when nothing is being told to it any more. Not to be
-    /// called by a listener while it is told something.
-    pub fn remove_event_handler(&self, listener: &Arc<dyn EventHandler>) {
-        self.listeners.lock().retain(|there| !Arc::ptr_eq(there, listener));
+    /// Removes a handler, and returns when no delivery to it is running any more. An event handler must not
+    /// call this.
+    pub fn remove_event_handler(&self, handler: &Arc<dyn EventHandler>) {
+        self.event_handlers.lock().retain(|there| !Arc::ptr_eq(there, handler));
     }
 
-    fn take_in(&self, delta: Delta<Arc<dyn AnyObject>>) {
+    fn store_delta(&self, delta: Delta<Arc<dyn AnyObject>>) {
         let began = self.clocks.monotonic();
-        let listeners = self.listeners.lock();
+        let event_handlers = self.event_handlers.lock();
         let (is_list, size) = match &delta {
             Delta::Replace { objects, .. } => (true, objects.len()),
             Delta::Apply(_) | Delta::Delete(_) => (false, 1),
@@ -466,19 +477,19 @@ impl Cache {
             counts.reading(size);
         }
         let (changes, version) = {
-            let mut table = self.table.write();
+            let mut store = self.store.write();
             let changes = match delta {
                 Delta::Replace { objects, unreadable, version } => {
-                    table.replace(objects, &unreadable, version)
+                    store.replace(objects, &unreadable, version)
                 }
-                Delta::Apply(object) => vec![table.apply(object)],
-                Delta::Delete(object) => vec![table.delete(object)],
+                Delta::Apply(object) => vec![store.apply(object)],
+                Delta::Delete(object) => vec![store.delete(object)],
                 Delta::Bookmark(version) => {
-                    table.bookmark(version);
+                    store.bookmark(version);
                     Vec::new()
                 }
             };
-            (changes, table.resource_version().clone())
+            (changes, store.resource_version().clone())
         };
         if is_list {
             *self.last_list_version.lock() = Some(version.clone());
@@ -487,7 +498,7 @@ impl Cache {
             *self.last_event_version.lock() = Some(version.clone());
         }
         self.deltas.modify(|deltas| deltas + 1);
-        self.tell(&listeners, &changes);
+        self.deliver(&event_handlers, &changes);
         if let Some(counts) = &self.counts {
             let took = self.clocks.monotonic().saturating_sub(began);
             counts.observe_delivery(&version, (size > 0).then_some(took));
@@ -495,37 +506,37 @@ impl Cache {
     }
 
     fn resync(&self) {
-        let listeners = self.listeners.lock();
-        let again = self.table.read().resync();
-        self.tell(&listeners, &again);
+        let event_handlers = self.event_handlers.lock();
+        let again = self.store.read().resync();
+        self.deliver(&event_handlers, &again);
     }
 
-    fn tell(&self, listeners: &[Arc<dyn EventHandler>], changes: &[AnyChange]) {
-        for listener in listeners {
-            self.contain("wake-up", || listener.on_changes(changes));
+    fn deliver(&self, event_handlers: &[Arc<dyn EventHandler>], changes: &[AnyChange]) {
+        for handler in event_handlers {
+            self.contain("event-handler", || handler.on_changes(changes));
         }
     }
 
-    /// Whatever panics over one odd object must not keep others from hearing of it, nor end the cache.
+    /// A panic over one object must not keep other handlers from receiving it, nor end the cache.
     fn contain(&self, what: &str, work: impl FnOnce()) {
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             self.metrics.panicked(what);
-            tracing::error!(resource = %self.entry.resource(), what, "a panic was contained");
+            tracing::error!(resource = %self.entry.resource(), what, "contained a panic, which is a bug");
         }
     }
 }
 
-/// Makes what a reflector could not do visible.
-struct Complaints {
+/// Counts and logs the errors of a reflector.
+struct ErrorObserver {
     metrics: Metrics,
 }
 
-impl ReflectorObserver for Complaints {
+impl ReflectorObserver for ErrorObserver {
     fn undecodable(&self, resource: &Resource, _object: &str) {
         self.metrics.undecodable(resource);
     }
 
     fn failed(&self, resource: &Resource, failure: &ApiError) {
-        tracing::warn!(%resource, %failure, "list or watch failed, trying again");
+        tracing::warn!(%resource, %failure, "list or watch failed, retrying");
     }
 }

@@ -1,4 +1,4 @@
-//! The two clocks and the one source of chance that everything below is handed.
+//! The two clocks and the one source of randomness, which are always passed in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use keleustes_plan::Now;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The clocks of a process. Monotonic time is the async runtime's, so a runtime whose time stands
-/// still or is moved by hand carries every clock here with it.
+/// The clocks of a process. Monotonic time is tokio's, so pausing or advancing tokio's time in a test moves
+/// every clock here with it.
 #[derive(Clone)]
 pub struct Clocks {
     wall: Arc<dyn Fn() -> i64 + Send + Sync>,
@@ -35,20 +35,20 @@ impl Clocks {
         (self.wall)()
     }
 
-    /// Time since the clocks were made.
+    /// Time since the clocks were created.
     #[must_use]
     pub fn monotonic(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The moment at which monotonic time will be this.
+    /// The instant at which monotonic time reaches this value.
     #[must_use]
     pub fn instant(&self, monotonic: Duration) -> Instant {
         self.started + monotonic
     }
 }
 
-/// The source of chance: everything random in a process descends from one seed.
+/// The source of randomness: everything random in a process derives from one seed.
 #[derive(Clone)]
 pub struct Random(Arc<Mutex<fastrand::Rng>>);
 
@@ -59,7 +59,7 @@ impl Random {
         Self(Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))))
     }
 
-    /// A source of its own for one part, so that parts do not disturb each other's sequences.
+    /// An independent generator for one part, so that parts do not disturb each other's sequences.
     #[must_use]
     pub fn fork(&self) -> fastrand::Rng {
         self.0.lock().fork()

@@ -1,4 +1,4 @@
-//! Carries plans out: checks what must hold, sends the writes, remembers what they led to.
+//! Executes plans: checks grants and guards, sends the writes, and reports them to the gate.
 
 mod patch_metadata;
 
@@ -24,44 +24,45 @@ use crate::gate::Gate;
 use crate::metrics::Metrics;
 use crate::status_coalescing::StatusCoalescer;
 
-/// Carries out the plans of one loop.
+/// Executes the plans of one loop.
 pub struct Executor {
-    /// The controller, for messages.
+    /// The controller's name, for logs.
     pub controller: &'static str,
-    /// What it may write.
+    /// What the controller may read live and write.
     pub grants: &'static [Grant],
-    /// With whose credentials.
+    /// The client with the controller's credentials.
     pub client: kube::Client,
-    /// Where successful writes are remembered.
+    /// Holds the key back until the caches have observed its writes.
     pub gate: Arc<Gate>,
-    /// The caches, which keep what the next leader must know of the writes.
+    /// The caches, which keep the written resourceVersions for the handover record.
     pub caches: Caches,
-    /// What items have told lately, and the clock that this goes by.
+    /// Coalesces status writes.
     pub status_coalescer: Arc<Mutex<StatusCoalescer>>,
     /// The clocks.
     pub clocks: Clocks,
-    /// Whether this process still leads. Asked before every write, so that a process that slept
-    /// through its lease writes nothing on waking.
+    /// Whether this process still leads. Checked before every write, so that a process that was suspended
+    /// past its lease writes nothing when it resumes.
     pub is_leader: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// Where events go.
+    /// Records events.
     pub record: Arc<dyn Fn(PlannedEvent) + Send + Sync>,
-    /// Where measurements go.
+    /// Observes measurements.
     pub metrics: Metrics,
-    /// How many writes of one plan may be under way at once.
+    /// How many writes of one plan may be in flight at once.
     pub in_flight_max: usize,
-    /// For the waits between tries after a conflict.
+    /// Randomness for the waits after conflicts.
     pub random: Mutex<fastrand::Rng>,
 }
 
-/// How long to wait before reading again after a conflict; up to twice that, by chance.
+/// How long to wait before reading again after a conflict; up to twice that, at random.
 const CONFLICT_WAIT: Duration = Duration::from_millis(100);
+/// Also part of event messages that report a failed write.
 const NOT_LEADING: &str = "not sent: this process does not lead any more";
 
 impl Executor {
-    /// Carries out a plan for an item.
+    /// Executes a plan for an item.
     ///
     /// # Panics
-    /// If the plan holds a write that the controller did not declare; nothing of it is sent then.
+    /// If the plan holds a write that the controller's grants do not cover; none of its writes is sent then.
     pub async fn apply(&self, item: &Item, plan: Plan) -> Applied {
         for write in plan.steps().iter().flat_map(Step::writes) {
             self.assert_granted(write);
@@ -81,46 +82,46 @@ impl Executor {
                 _ if stopped => applied.outcomes.extend(step.writes().iter().map(|_| Outcome::NotSent)),
                 Step::One(write) => {
                     let outcome = self.write(item, write, &guards).await;
-                    stopped = self.note(&mut applied, write, outcome);
+                    stopped = self.record_outcome(&mut applied, write, outcome);
                 }
                 Step::SlowStart(writes) => {
                     stopped = self.slow_start(item, writes, &guards, &mut applied).await;
                 }
                 Step::Parallel(writes) => {
-                    stopped = self.together(item, writes, &guards, &mut applied).await;
+                    stopped = self.parallel(item, writes, &guards, &mut applied).await;
                 }
             }
         }
         applied
     }
 
-    /// Reads one object afresh, as JSON.
+    /// Reads one object live, as JSON.
     ///
     /// # Errors
-    /// If there is no answer, or one that is neither the object nor "not found".
+    /// If there is no response, or one that is neither the object nor "not found".
     ///
     /// # Panics
-    /// If the controller did not declare that it may.
+    /// If the controller's grants do not cover it.
     pub async fn fetch(&self, resource: &Resource, key: &Key) -> FetchResult {
         self.read(resource, &Call::get(resource, key)).await
     }
 
-    /// Reads objects afresh, as many at once as may be under way: one answer for each key, in order.
+    /// Reads objects live, with up to `in_flight_max` requests at once: one result for each key, in order.
     ///
     /// # Panics
-    /// If the controller did not declare that it may.
+    /// If the controller's grants do not cover it.
     pub async fn fetch_all(&self, resource: &Resource, keys: &[Key]) -> Vec<FetchResult> {
-        let asked: Vec<_> = keys.iter().map(|key| self.fetch(resource, key)).collect();
-        stream::iter(asked).buffered(self.in_flight_max.max(1)).collect().await
+        let requests: Vec<_> = keys.iter().map(|key| self.fetch(resource, key)).collect();
+        stream::iter(requests).buffered(self.in_flight_max.max(1)).collect().await
     }
 
-    /// Reads the metadata of one object afresh, as JSON.
+    /// Reads the metadata of one object live, as JSON.
     ///
     /// # Errors
-    /// If there is no answer, or one that is neither the object nor "not found".
+    /// If there is no response, or one that is neither the object nor "not found".
     ///
     /// # Panics
-    /// If the controller did not declare that it may.
+    /// If the controller's grants do not cover it.
     pub async fn fetch_metadata(&self, resource: &Resource, key: &Key) -> FetchResult {
         self.read(resource, &Call::get(resource, key).metadata_only()).await
     }
@@ -136,32 +137,32 @@ impl Executor {
         }
     }
 
-    /// Lists afresh, as many at once as may be under way: one answer for each question, in order.
+    /// Lists live, with up to `in_flight_max` requests at once: one result for each request, in order.
     ///
     /// # Panics
-    /// If the controller did not declare that it may.
+    /// If the controller's grants do not cover it.
     pub async fn list(&self, listings: &[ListRequest]) -> Vec<ListResult> {
-        let ask = |listing: &ListRequest| {
+        let list_one = |listing: &ListRequest| {
             let ListRequest { kind, namespace, limit: at_most } = listing;
             self.assert_may(kind.resource(), "list");
             let source = caches::source(kind).in_namespace(&**namespace);
             let (client, at_most) = (self.client.clone(), *at_most);
             async move { source.list(&client, at_most).await }
         };
-        let asked: Vec<_> = listings.iter().map(ask).collect();
-        stream::iter(asked).buffered(self.in_flight_max.max(1)).collect().await
+        let requests: Vec<_> = listings.iter().map(list_one).collect();
+        stream::iter(requests).buffered(self.in_flight_max.max(1)).collect().await
     }
 
-    /// Asks the server anew what it serves.
+    /// Runs API discovery.
     ///
     /// # Errors
-    /// If nothing at all could be learnt.
+    /// If nothing at all could be discovered.
     pub async fn discover(&self) -> Result<DiscoveredResources, ApiError> {
         keleustes_client::discover(&self.client).await
     }
 
-    /// Sends batches of one, two, four and so on; the first with a failure is the last. Tells whether
-    /// a failure stops the plan, too.
+    /// Sends batches of 1, 2, 4 and so on; a batch with a failure is the last one. Returns whether a failure
+    /// stops the plan, too.
     async fn slow_start(
         &self,
         item: &Item,
@@ -175,7 +176,7 @@ impl Executor {
             let outcomes = join_all(batch.iter().map(|write| self.write(item, write, guards))).await;
             for (write, outcome) in batch.iter().zip(outcomes) {
                 failed |= matches!(outcome, Outcome::Failed(_));
-                stops |= self.note(applied, write, outcome);
+                stops |= self.record_outcome(applied, write, outcome);
             }
             rest = after;
             size = (size * 2).min(self.in_flight_max.max(1));
@@ -184,16 +185,17 @@ impl Executor {
         stops
     }
 
-    /// Sends all, as many at once as may be under way. Tells whether a failure stops what comes after.
-    async fn together(&self, item: &Item, writes: &[Write], guards: &Guards, applied: &mut Applied) -> bool {
+    /// Sends all writes, with up to `in_flight_max` at once. Returns whether a failure stops the plan.
+    async fn parallel(&self, item: &Item, writes: &[Write], guards: &Guards, applied: &mut Applied) -> bool {
         let sent: Vec<_> = writes.iter().map(|write| self.write(item, write, guards)).collect();
         let outcomes: Vec<_> = stream::iter(sent).buffered(self.in_flight_max.max(1)).collect().await;
-        let notes = writes.iter().zip(outcomes).map(|(write, outcome)| self.note(applied, write, outcome));
-        notes.fold(false, |stops, stopped| stops | stopped)
+        let results =
+            writes.iter().zip(outcomes).map(|(write, outcome)| self.record_outcome(applied, write, outcome));
+        results.fold(false, |stops, stopped| stops | stopped)
     }
 
-    /// Writes an outcome down and tells whether it stops the plan.
-    fn note(&self, applied: &mut Applied, write: &Write, outcome: Outcome) -> bool {
+    /// Adds an outcome to `applied` and returns whether it stops the plan.
+    fn record_outcome(&self, applied: &mut Applied, write: &Write, outcome: Outcome) -> bool {
         let mut stops = false;
         if let Some(event) = write.outcome_event.as_ref().and_then(|report| report(&outcome)) {
             (self.record)(event);
@@ -206,10 +208,10 @@ impl Executor {
                 match write.on_failure {
                     OnFailure::ReturnOutcome => {}
                     OnFailure::LogOnly => {
-                        tracing::error!(controller = self.controller, %failure, "{write}: failed, not tried again");
+                        tracing::error!(controller = self.controller, %failure, "{write}: failed, will not be retried");
                     }
                     OnFailure::StopAndRetry | OnFailure::ContinueAndRetry => {
-                        // The first failure is the reason; the longest wait that was asked for is kept.
+                        // The first failure is the reason; the longest Retry-After is kept.
                         let again = ReconcileError::from_api_error(failure, format!("{write}: {failure}"));
                         let (after, outage) = (again.retry_after, again.outage);
                         let retry = applied.error.get_or_insert(again);
@@ -223,8 +225,8 @@ impl Executor {
         stops
     }
 
-    /// What a role does not grant is refused by every real cluster; here it is refused before that, in
-    /// every test.
+    /// A real cluster's RBAC would refuse what the role does not grant; this assertion makes every test
+    /// refuse it, too.
     fn assert_granted(&self, write: &Write) {
         let controller = self.controller;
         assert!(
@@ -245,8 +247,8 @@ impl Executor {
     }
 
     async fn write(&self, item: &Item, write: &Write, guards: &Guards) -> Outcome {
-        if let Some(telling) = write.status_urgency
-            && !self.status_coalescer.lock().may_write_now(&item.key, telling, self.clocks.monotonic())
+        if let Some(urgency) = write.status_urgency
+            && !self.status_coalescer.lock().may_write_now(&item.key, urgency, self.clocks.monotonic())
         {
             return Outcome::NotSent;
         }
@@ -257,7 +259,7 @@ impl Executor {
         }
         let result = match &write.action {
             Action::Edit(edit) => self.edit(write, edit).await,
-            Action::PatchMetadata(amend) => self.amend(&write.target, amend).await,
+            Action::PatchMetadata(patch_metadata) => self.patch_metadata(&write.target, patch_metadata).await,
             Action::Put { body, conflict_tries, .. } => self.put(write, body, *conflict_tries).await,
             Action::DeleteCollection { propagation } => {
                 return self.delete_collection(&write.target, *propagation, write.ignored_errors).await;
@@ -269,22 +271,22 @@ impl Executor {
                 if write.status_urgency.is_some() {
                     self.status_coalescer.lock().record_write(&item.key, self.clocks.monotonic());
                 }
-                self.remember(item, write, &answer)
+                self.record_success(item, write, &answer)
             }
             Ok(None) => Outcome::Unneeded,
             Err(failure) if write.ignored_errors.contains(&failure.reason) => {
-                self.remember_refusal(item, write, failure.reason);
+                self.expect_after_error(item, write, failure.reason);
                 Outcome::done()
             }
             Err(failure) => Outcome::Failed(failure),
         }
     }
 
-    /// The last check before anything leaves: only a leader writes.
+    /// The last check before a request is sent: only a leader writes.
     async fn send(&self, call: &Call) -> Result<WriteResponse, ApiError> {
         self.check_leading()?;
         let answer = call.send_for_metadata(&self.client).await;
-        // Anything but a clear refusal leaves open what became of the write.
+        // After anything but a 4xx response it is unknown whether the write took effect.
         if answer.as_ref().is_err_and(|failure| !(400..500).contains(&failure.code)) {
             self.caches.written_versions().record_unknown_outcome();
         }
@@ -295,15 +297,17 @@ impl Executor {
         if (self.is_leader)() { Ok(()) } else { Err(ApiError::transport(ErrorReason::Other, NOT_LEADING)) }
     }
 
-    /// The answer lists all that went; nobody needs it.
+    /// The response lists all deleted objects; it is not read.
     async fn delete_collection(
         &self,
         target: &Target,
         propagation: Option<PropagationPolicy>,
         tolerated: &[ErrorReason],
     ) -> Outcome {
-        let deletion =
-            DeleteOptions { propagation_policy: propagation.map(on_the_wire), ..DeleteOptions::default() };
+        let deletion = DeleteOptions {
+            propagation_policy: propagation.map(delete_propagation),
+            ..DeleteOptions::default()
+        };
         let call = Call::delete_collection(&target.resource, &target.key.namespace, &deletion);
         let sent = match self.check_leading() {
             Ok(()) => call.send_discarding_body(&self.client).await,
@@ -315,7 +319,7 @@ impl Executor {
         }
     }
 
-    fn remember(&self, item: &Item, write: &Write, answer: &WriteResponse) -> Outcome {
+    fn record_success(&self, item: &Item, write: &Write, answer: &WriteResponse) -> Outcome {
         let target = &write.target;
         if answer.is_object {
             self.caches.written_versions().record_write(&target.resource, &answer.resource_version);
@@ -333,9 +337,9 @@ impl Executor {
         Outcome::Done { resource_version: version, uid, name }
     }
 
-    /// A refusal may tell that the cache is behind. Looking at it again before it has caught up would
-    /// lead to the same refusal.
-    fn remember_refusal(&self, item: &Item, write: &Write, reason: ErrorReason) {
+    /// A tolerated error may show that the cache is stale. A reconcile before the cache has caught up would
+    /// lead to the same error.
+    fn expect_after_error(&self, item: &Item, write: &Write, reason: ErrorReason) {
         let Target { resource, key, uid } = &write.target;
         match (&write.action, reason) {
             (Action::Create(_), ErrorReason::AlreadyExists) => self.gate.expect_present(item, resource, key),
@@ -346,7 +350,7 @@ impl Executor {
         }
     }
 
-    /// Reads, changes and puts back, again after a conflict. `None` if there was nothing to write.
+    /// Reads, changes and updates the object, again after a conflict. `None` if there was nothing to write.
     async fn edit(&self, write: &Write, edit: &Edit) -> Result<Option<WriteResponse>, ApiError> {
         let Target { resource, key, uid } = &write.target;
         for tries_left in (0..edit.conflict_tries).rev() {
@@ -356,13 +360,13 @@ impl Executor {
                 Err(failure) => return Err(failure),
             };
             let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            let another_life = !uid.is_empty() && Uid::from(text("/metadata/uid")) != *uid;
+            let uid_changed = !uid.is_empty() && Uid::from(text("/metadata/uid")) != *uid;
             let version = ResourceVersion::from(text("/metadata/resourceVersion"));
-            let moved_on = edit
+            let is_stale = edit
                 .expected_resource_version
                 .as_ref()
                 .is_some_and(|expected_resource_version| *expected_resource_version != version);
-            if another_life || moved_on {
+            if uid_changed || is_stale {
                 return Ok(None);
             }
             match (edit.change)(&mut live) {
@@ -373,24 +377,27 @@ impl Executor {
                     return Ok(None);
                 }
             }
-            match self.send(&to_part(Call::replace(resource, key, &live), edit.subresource)).await {
+            match self.send(&with_subresource(Call::replace(resource, key, &live), edit.subresource)).await {
                 Err(failure) if failure.reason == ErrorReason::Conflict && tries_left > 0 => {
                     self.wait_after_conflict().await;
                 }
-                // It went away between reading and putting back.
+                // It was deleted between the read and the update.
                 Err(failure) if failure.reason == ErrorReason::NotFound => return Ok(None),
                 answer => return answer.map(Some),
             }
         }
-        unreachable!("the last try returns whatever came of it")
+        unreachable!("the last try returns its result")
     }
 
-    /// Puts what was made from the cache. After a conflict the same part goes into the object as it is
-    /// now: somebody else has changed another part of it, or the cache was behind.
+    /// Updates an object with a body computed from the cache. After a conflict, the same part is put into the
+    /// live object: another client has changed another part of it, or the cache was stale.
     async fn put(&self, write: &Write, body: &Value, tries: u32) -> Result<Option<WriteResponse>, ApiError> {
         let Target { resource, key, .. } = &write.target;
         let part = write.subresource();
-        match self.send(&to_part(Call::replace(resource, key, &with_type(resource, body)), part)).await {
+        match self
+            .send(&with_subresource(Call::replace(resource, key, &with_type(resource, body)), part))
+            .await
+        {
             Err(failure) if failure.reason == ErrorReason::Conflict && tries > 1 && !part.is_empty() => {}
             Err(failure) if failure.reason == ErrorReason::NotFound => return Ok(None),
             answer => return answer.map(Some),
@@ -414,16 +421,16 @@ impl Executor {
     }
 
     async fn wait_after_conflict(&self) {
-        let by_chance = self.random.lock().f64();
-        tokio::time::sleep(CONFLICT_WAIT.mul_f64(1.0 + by_chance)).await;
+        let jitter = self.random.lock().f64();
+        tokio::time::sleep(CONFLICT_WAIT.mul_f64(1.0 + jitter)).await;
     }
 }
 
-fn to_part(call: Call, subresource: &str) -> Call {
+fn with_subresource(call: Call, subresource: &str) -> Call {
     if subresource.is_empty() { call } else { call.subresource(subresource) }
 }
 
-/// The request that a write comes down to. Edits and puts may need a read and are not made here.
+/// The request of a write. Actions that may need a read first are not handled here.
 fn call_for(write: &Write) -> Call {
     let Target { resource, key, uid } = &write.target;
     match &write.action {
@@ -445,13 +452,13 @@ fn call_for(write: &Write) -> Call {
             };
             let mut body = body.clone();
             if !uid.is_empty() {
-                // A patch of another life's uid is refused, so only the one that was seen is changed.
+                // The API server refuses a patch that changes the UID, so this acts as a UID precondition.
                 body["metadata"]["uid"] = json!(uid);
             }
-            to_part(Call::patch(resource, key, form, &body), subresource)
+            with_subresource(Call::patch(resource, key, form, &body), subresource)
         }
         Action::Delete { propagation, grace_seconds, resource_version_precondition } => {
-            let propagation = propagation.map(on_the_wire);
+            let propagation = propagation.map(delete_propagation);
             let uid = (!uid.is_empty()).then(|| uid.clone());
             let (version, grace_seconds) = (resource_version_precondition.clone(), *grace_seconds);
             Call::delete(
@@ -466,12 +473,12 @@ fn call_for(write: &Write) -> Call {
             )
         }
         Action::Edit(_) | Action::PatchMetadata(_) | Action::Put { .. } | Action::DeleteCollection { .. } => {
-            unreachable!("sent by ways of their own")
+            unreachable!("sent by their own methods")
         }
     }
 }
 
-fn on_the_wire(propagation: PropagationPolicy) -> keleustes_client::PropagationPolicy {
+fn delete_propagation(propagation: PropagationPolicy) -> keleustes_client::PropagationPolicy {
     match propagation {
         PropagationPolicy::Background => keleustes_client::PropagationPolicy::Background,
         PropagationPolicy::Foreground => keleustes_client::PropagationPolicy::Foreground,
@@ -497,14 +504,14 @@ impl Guards {
             return result.clone();
         }
         let Guard::RecheckOwner(owner) = guard;
-        let result = owner_lives(executor, owner).await;
+        let result = recheck_owner(executor, owner).await;
         checked.push((guard.clone(), result.clone()));
         result
     }
 }
 
-/// Reads an owner afresh: it must be the same life, and not on its way out.
-async fn owner_lives(executor: &Executor, owner: &Target) -> Result<(), ApiError> {
+/// Reads an owner live: it must have the expected UID and no deletionTimestamp.
+async fn recheck_owner(executor: &Executor, owner: &Target) -> Result<(), ApiError> {
     let Target { resource, key, uid: wanted } = owner;
     let unknown = |why: String| format!("can't recheck DeletionTimestamp: {why}");
     let live: Value = match Call::get(resource, key).send(&executor.client).await {
@@ -512,14 +519,14 @@ async fn owner_lives(executor: &Executor, owner: &Target) -> Result<(), ApiError
         Err(failure) => return Err(ApiError { message: unknown(failure.to_string()), ..failure }),
     };
     let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let (uid, deleted_at) = (text("/metadata/uid"), text("/metadata/deletionTimestamp"));
-    let gone = if Uid::from(uid) != *wanted {
+    let (uid, deletion_timestamp) = (text("/metadata/uid"), text("/metadata/deletionTimestamp"));
+    let message = if Uid::from(uid) != *wanted {
         let kind = &resource.kind;
         unknown(format!("original {kind} {key} is gone: got uid {uid}, wanted {wanted}"))
-    } else if !deleted_at.is_empty() {
-        format!("{key} has just been deleted at {deleted_at}")
+    } else if !deletion_timestamp.is_empty() {
+        format!("{key} has just been deleted at {deletion_timestamp}")
     } else {
         return Ok(());
     };
-    Err(ApiError::transport(ErrorReason::Other, gone))
+    Err(ApiError::transport(ErrorReason::Other, message))
 }

@@ -1,12 +1,12 @@
-//! Read your own writes: an item is held back until the caches have seen what it wrote.
+//! Read your own writes: a key is held back until the caches have observed what it wrote.
 //!
-//! This is what stands in for counted expectations. A controller that has just created three pods
-//! would, on a cache that has seen only two of them, create a third again. So the version of every
-//! successful write (or the uid of a deleted object) is remembered under the item's key, and the
-//! key is not looked at again before each cache concerned has come at least that far. A refusal or a fresh
-//! read that tells of an object the cache does not show is remembered in the same way. Bookmarks move
-//! caches forward even when nothing happens to a kind, so no key waits longer than a bookmark takes;
-//! and should a cache never get there, a key is let through after [`HOLD_MAX`].
+//! The gate takes the place of upstream's counted expectations. A controller that has just created three pods
+//! and reconciles on a cache that shows only two of them would create another one. So the gate records, under
+//! the item's key, the resourceVersion of every successful write (or the UID of a deleted object), and does
+//! not let the key reconcile again before each cache concerned has observed it. An AlreadyExists response or
+//! a live read that shows an object missing from the cache is recorded in the same way. Bookmarks advance
+//! caches even when no object of a kind changes, so no key waits longer than a bookmark takes; if a cache
+//! never gets there, the key proceeds after [`HOLD_MAX`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,19 +19,20 @@ use parking_lot::Mutex;
 use crate::caches::Cache;
 use crate::clock::Clocks;
 
-/// How long a key is held back at most, counted from its last write: a server restored from a backup
-/// counts its versions anew, and an object that cannot be read any more is never seen to go.
+/// How long a key is held back at most, counted from its last write: an API server restored from a backup
+/// reuses lower resourceVersions, and the deletion of an object that can no longer be decoded is never
+/// observed.
 pub const HOLD_MAX: Duration = Duration::from_secs(300);
 
-/// With fewer records than this, nobody looks for those that are no longer needed.
+/// Below this number of records, no search for obsolete ones is made.
 const RECORDS_MIN: usize = 64;
 
 /// The gate of one loop.
 pub struct Gate {
-    /// The caches whose staleness could mislead the loop.
+    /// The caches that the loop reads.
     caches: Vec<Arc<Cache>>,
-    /// The cache of the objects that items are named after. What was written for one of them is of no
-    /// concern to another that takes its name later.
+    /// The cache of the objects that items are named after. What was written for one of them does not hold
+    /// back a later object of the same name with another UID.
     owners: Option<Arc<Cache>>,
     clocks: Clocks,
     state: Mutex<State>,
@@ -39,93 +40,100 @@ pub struct Gate {
 
 #[derive(Default)]
 struct State {
-    /// What each key waits to see.
+    /// What each key waits for.
     records: BTreeMap<Key, Record>,
-    /// Items that came to the gate and were not let through.
+    /// Items that are held back.
     held: BTreeSet<Item>,
-    /// How many records there were after the last search for those no longer needed.
-    kept: usize,
-    /// How many whole lists the caches had taken in when somebody last looked.
-    lists: u64,
+    /// How many records there were after the last search for obsolete ones.
+    records_kept: usize,
+    /// The sum of the caches' list counts when it was last read.
+    list_count: u64,
 }
 
 /// What was written for one key.
 #[derive(Default)]
 struct Record {
-    /// The life of the owner at that time; `None` if none was known.
+    /// The UID of the owner at that time; `None` if the cache did not have it.
     owner: Option<Uid>,
-    /// The items that were worked on.
-    writers: BTreeSet<Item>,
+    /// The items that were reconciled.
+    items: BTreeSet<Item>,
     expires_at: Duration,
-    wants: Vec<Want>,
+    pending: Vec<PendingExpectation>,
 }
 
-struct Want {
+struct PendingExpectation {
     cache: usize,
-    sight: Sight,
+    expectation: Expectation,
 }
 
-enum Sight {
-    /// A state of the world at least this new.
+enum Expectation {
+    /// The cache is at this resourceVersion or a later one.
     Version(ResourceVersion),
-    /// This life of an object gone, or going.
+    /// The object with this UID is deleted or terminating.
     Deletion(Key, Uid),
-    /// An object of this name, or a list taken in after so many others.
+    /// The cache shows an object of this name, or has relisted since this list count.
     Presence(Key, u64),
 }
 
-/// What the gate says to an item.
+/// Whether an item may be reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateDecision {
-    /// It may be worked on.
+    /// It may be reconciled.
     Proceed,
-    /// It is held. [`Gate::release`] will give it back; if not, it may come again after this time.
+    /// It is held back. [`Gate::take_released`] returns it once it may proceed; otherwise it may be tried
+    /// again after this time.
     HoldFor(Duration),
 }
 
 impl Gate {
-    /// A gate in front of a loop that reads these caches, one of them of the objects that its items
+    /// A gate in front of a loop that reads these caches; `owners` is the cache of the objects that its items
     /// are named after.
     #[must_use]
     pub fn new(caches: &[Arc<Cache>], owners: Option<Arc<Cache>>, clocks: Clocks) -> Self {
         Self { caches: caches.to_vec(), owners, clocks, state: Mutex::default() }
     }
 
-    /// Remembers a write that led to a new state; the newest counts.
+    /// Expects the resourceVersion that a write returned; the newest one counts.
     pub fn expect_version(&self, item: &Item, resource: &Resource, version: &ResourceVersion) {
         if version.is_empty() {
             return;
         }
-        self.remember(item, resource, |record, cache| {
-            let newest = record.wants.iter_mut().find_map(|want| match &mut want.sight {
-                Sight::Version(there) if want.cache == cache => Some(there),
-                _ => None,
-            });
+        self.record_for(item, resource, |record, cache| {
+            let newest =
+                record.pending.iter_mut().find_map(|pending_one| match &mut pending_one.expectation {
+                    Expectation::Version(newest) if pending_one.cache == cache => Some(newest),
+                    _ => None,
+                });
             match newest {
-                Some(there) if version.is_older_than(there) => {}
-                Some(there) => *there = version.clone(),
-                None => record.wants.push(Want { cache, sight: Sight::Version(version.clone()) }),
+                Some(newest) if version.is_older_than(newest) => {}
+                Some(newest) => *newest = version.clone(),
+                None => record
+                    .pending
+                    .push(PendingExpectation { cache, expectation: Expectation::Version(version.clone()) }),
             }
         });
     }
 
-    /// Remembers a deletion.
+    /// Expects a deletion.
     pub fn expect_deleted(&self, item: &Item, resource: &Resource, object: &Key, uid: &Uid) {
-        self.remember(item, resource, |record, cache| {
-            record.wants.push(Want { cache, sight: Sight::Deletion(object.clone(), uid.clone()) });
+        self.record_for(item, resource, |record, cache| {
+            record.pending.push(PendingExpectation {
+                cache,
+                expectation: Expectation::Deletion(object.clone(), uid.clone()),
+            });
         });
     }
 
-    /// Remembers having been told that there is an object of this name already.
+    /// Expects an object of this name, after an AlreadyExists response.
     pub fn expect_present(&self, item: &Item, resource: &Resource, object: &Key) {
-        self.remember(item, resource, |record, cache| {
-            let sight = Sight::Presence(object.clone(), self.caches[cache].list_count());
-            record.wants.push(Want { cache, sight });
+        self.record_for(item, resource, |record, cache| {
+            let expectation = Expectation::Presence(object.clone(), self.caches[cache].list_count());
+            record.pending.push(PendingExpectation { cache, expectation });
         });
     }
 
-    /// Remembers a fresh read that found an object, if a cache does not show it: should it go before a list would show
-    /// it, nothing else would tell.
+    /// Expects an object that a live read has found and a cache does not show: if it is deleted before the
+    /// next list would show it, no watch event would enqueue the key.
     pub fn expect_fetched(&self, item: &Item, resource: &Resource, object: &Key) {
         let of_kind = |cache: &&Arc<Cache>| cache.entry().resource() == resource;
         if self.caches.iter().filter(of_kind).any(|cache| cache.uid(object).is_none()) {
@@ -133,27 +141,27 @@ impl Gate {
         }
     }
 
-    fn remember(&self, item: &Item, resource: &Resource, remember: impl Fn(&mut Record, usize)) {
+    fn record_for(&self, item: &Item, resource: &Resource, add: impl Fn(&mut Record, usize)) {
         let mut state = self.state.lock();
         let now = self.clocks.monotonic();
         let caches = self.caches.iter().enumerate();
         for (at, _) in caches.filter(|(_, cache)| cache.entry().resource() == resource) {
             let record = state.records.entry(item.key.clone()).or_default();
             if let Some(owner) = self.owner(item) {
-                record.belongs_to(owner);
+                record.set_owner(owner);
             }
-            record.writers.insert(item.clone());
+            record.items.insert(item.clone());
             record.expires_at = now + HOLD_MAX;
-            remember(record, at);
+            add(record, at);
         }
-        // Keys that nobody asks about again would otherwise stay for ever.
-        if state.records.len() > (2 * state.kept).max(RECORDS_MIN) {
+        // Keys that are never enqueued again would otherwise stay for ever.
+        if state.records.len() > (2 * state.records_kept).max(RECORDS_MIN) {
             state.records.retain(|key, record| self.holds(key, record, now));
-            state.kept = state.records.len();
+            state.records_kept = state.records.len();
         }
     }
 
-    /// Whether an item may be worked on.
+    /// Whether an item may be reconciled now.
     #[must_use]
     pub fn decide(&self, item: &Item) -> GateDecision {
         let mut state = self.state.lock();
@@ -163,71 +171,73 @@ impl Gate {
             return GateDecision::Proceed;
         };
         if self.holds(&item.key, record, now) {
-            let passage = GateDecision::HoldFor(record.expires_at.saturating_sub(now));
+            let decision = GateDecision::HoldFor(record.expires_at.saturating_sub(now));
             state.held.insert(item.clone());
-            return passage;
+            return decision;
         }
-        if !record.wants.is_empty() && record.expires_at <= now {
-            tracing::warn!(%item, after = ?HOLD_MAX, "let through although a cache lags behind its last write");
+        if !record.pending.is_empty() && record.expires_at <= now {
+            tracing::warn!(%item, after = ?HOLD_MAX, "a cache has not observed the last write of this key, reconciling it anyway");
         }
         state.records.remove(&item.key);
         state.held.remove(item);
         GateDecision::Proceed
     }
 
-    /// How many whole lists the caches have taken in. An item during whose turn this number grew is to
-    /// be looked at again, for the reason that [`Gate::release`] has.
+    /// How many lists the caches have stored in all. An item during whose reconcile this number grew must be
+    /// requeued, for the reason given at [`Gate::take_released`].
     #[must_use]
     pub fn list_count(&self) -> u64 {
         self.caches.iter().map(|cache| cache.list_count()).sum()
     }
 
-    /// The held items that may be worked on now.
+    /// Removes and returns the held items that may be reconciled now.
     ///
-    /// After a whole new list, those that have written something lately are among them: of what was made
-    /// and undone between two lists nobody is ever told, so nothing else would wake them.
+    /// After a relist, items that have written recently are among them: if what they wrote was undone between
+    /// two lists, no watch event reports it, so nothing else would enqueue them.
     #[must_use]
     pub fn take_released(&self) -> Vec<Item> {
-        let lists = self.list_count();
-        let State { records, held, lists: seen, .. } = &mut *self.state.lock();
-        if std::mem::replace(seen, lists) != lists {
-            held.extend(records.values().flat_map(|record| record.writers.iter().cloned()));
+        let list_count = self.list_count();
+        let State { records, held, list_count: seen_list_count, .. } = &mut *self.state.lock();
+        if std::mem::replace(seen_list_count, list_count) != list_count {
+            held.extend(records.values().flat_map(|record| record.items.iter().cloned()));
         }
         let now = self.clocks.monotonic();
-        let is_free = |item: &Item| {
+        let may_proceed = |item: &Item| {
             !records.get_mut(&item.key).is_some_and(|record| self.holds(&item.key, record, now))
         };
-        held.extract_if(.., is_free).collect()
+        held.extract_if(.., may_proceed).collect()
     }
 
-    /// Whether there is still something to wait for. What has been seen is struck off.
+    /// Whether there is still something to wait for. Expectations that have been met are removed.
     fn holds(&self, key: &Key, record: &mut Record, now: Duration) -> bool {
         if record.owner.is_some() && record.owner != self.owner(key) {
             return false;
         }
-        record.wants.retain(|want| !self.has_seen(want));
-        !record.wants.is_empty() && now < record.expires_at
+        record.pending.retain(|pending_one| !self.is_met(pending_one));
+        !record.pending.is_empty() && now < record.expires_at
     }
 
     fn owner(&self, key: &Key) -> Option<Uid> {
         self.owners.as_ref()?.uid(key)
     }
 
-    fn has_seen(&self, want: &Want) -> bool {
-        let cache = &self.caches[want.cache];
-        match &want.sight {
-            Sight::Version(version) => !cache.resource_version().is_older_than(version),
-            Sight::Deletion(key, uid) => cache.has_observed_deletion(key, uid),
-            Sight::Presence(key, lists) => cache.list_count() != *lists || cache.uid(key).is_some(),
+    fn is_met(&self, pending_one: &PendingExpectation) -> bool {
+        let cache = &self.caches[pending_one.cache];
+        match &pending_one.expectation {
+            Expectation::Version(version) => !cache.resource_version().is_older_than(version),
+            Expectation::Deletion(key, uid) => cache.has_observed_deletion(key, uid),
+            Expectation::Presence(key, list_count) => {
+                cache.list_count() != *list_count || cache.uid(key).is_some()
+            }
         }
     }
 }
 
 impl Record {
-    /// What was written for another owner of the same name is forgotten.
-    fn belongs_to(&mut self, owner: Uid) {
-        if self.owner.as_ref().is_some_and(|there| *there != owner) {
-            self.wants.clear();
+    /// Drops the expectations of an earlier owner of the same name.
+    fn set_owner(&mut self, owner: Uid) {
+        if self.owner.as_ref().is_some_and(|previous| *previous != owner) {
+            self.pending.clear();
         }
         self.owner = Some(owner);
     }
@@ -245,7 +255,7 @@ mod tests {
     use crate::metrics::Metrics;
 
     #[tokio::test(start_paused = true)]
-    async fn records_that_nobody_asks_about_do_not_pile_up() {
+    async fn obsolete_records_are_dropped() {
         let client = kube::Client::new(ApiServer::default(), "default");
         let clocks = Clocks::new(|| 0);
         let caches = Caches::new(client, clocks.clone(), Random::seeded(7), Metrics::new(), None);
@@ -261,11 +271,11 @@ mod tests {
             let item = Item::from(Key::cluster(format!("n{n}")));
             gate.expect_version(&item, &Namespace::RESOURCE, &ResourceVersion::from("1000000"));
         }
-        assert!(gate.state.lock().records.len() >= 1000, "what is still waited for stays");
+        assert!(gate.state.lock().records.len() >= 1000, "records that are still needed stay");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_read_and_is_not_shown_is_looked_at_again_after_the_next_list() {
+    async fn key_that_fetched_an_uncached_object_is_released_by_the_next_list() {
         let server = ApiServer::default();
         let clocks = Clocks::new(|| 0);
         let client = kube::Client::new(server.clone(), "default");
@@ -278,7 +288,7 @@ mod tests {
 
         gate.expect_fetched(&item, &Namespace::RESOURCE, &Key::cluster("default"));
         assert_eq!(gate.decide(&item), GateDecision::Proceed, "the cache shows it");
-        gate.expect_fetched(&item, &Namespace::RESOURCE, &Key::cluster("gone-by-then"));
+        gate.expect_fetched(&item, &Namespace::RESOURCE, &Key::cluster("deleted-by-then"));
         assert!(matches!(gate.decide(&item), GateDecision::HoldFor(_)));
         tokio::time::advance(Duration::from_secs(1)).await;
         cache.wait_for_list_since(gate.clocks.monotonic()).await;

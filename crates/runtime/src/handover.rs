@@ -1,14 +1,16 @@
-//! Nobody begins to lead on caches that know less than the leader before had done.
+//! A new leader starts only on caches that have observed everything the previous leader wrote.
 //!
-//! A standby fills its caches before it leads, so that it can begin at once; but its watches may lag, and then it
-//! would make again what the one before has just made. A leader that stops in order therefore leaves a note: the
-//! version of the last event that each of its caches was told of, or of its own last write if that is newer. What one
-//! watch tells of, every other watch of the same kind tells of too, so the next leader can wait for it, and
-//! mostly need not. The version of a list is another matter: if nothing of the kind has happened since, nobody is told
-//! of it for a while, so whoever is behind it does not wait but fills the cache afresh.
+//! A standby fills its caches before it leads, so that it can start immediately; but its watches may lag, and
+//! then it would create again what the previous leader has just created. A leader that shuts down gracefully
+//! therefore leaves a handover record: for each cache, the resourceVersion of its last watch event, or of the
+//! last write of this process if that is newer. An event that one watch delivers is delivered to every other
+//! watch of the same kind, so the next leader can wait for it, and mostly need not. The resourceVersion of a
+//! list is different: if no object of the kind has changed since, no watch delivers anything for a while, so
+//! a cache that is behind it does not wait but relists.
 //!
-//! Where there is no note, all caches are filled afresh from the newest state; a standby that sees the
-//! lease run out begins with that as soon as the leader can have no more to say, so that it has mostly ended by then.
+//! Without a handover record, all caches relist the newest state. A standby that sees the lease expire starts
+//! that relist as soon as the leader can no longer write, so that it has mostly ended when the lease is
+//! taken.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,25 +26,26 @@ use crate::caches::{Cache, Caches};
 use crate::clock::Clocks;
 use crate::leader::{Handover, Predecessor};
 
-/// How long a cache may take to be told what another was told; then it is filled afresh.
-const TOLD_WITHIN: Duration = Duration::from_secs(2);
-/// An API server gives up on a request after a minute; whatever was on its way before is done or not.
-const UNSURE_FOR: Duration = Duration::from_secs(60);
-/// So many deletions are remembered before those are looked for that the caches have seen.
-const GONE_MANY: usize = 64;
+/// How long a cache may take to observe the recorded version; then it relists.
+const WATCH_CATCH_UP_MAX: Duration = Duration::from_secs(2);
+/// An API server gives up on a request after a minute; a write that was in flight before has taken effect by
+/// then or never will.
+const UNKNOWN_OUTCOME_FOR: Duration = Duration::from_secs(60);
+/// From this number of deletions on, those that the caches have observed are dropped.
+const DELETIONS_KEPT: usize = 64;
 
-/// How far a cache of the leader before had come.
+/// How far a cache of the previous leader was. The field names on the wire are part of the record's format.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheProgress {
-    /// The last event or write, of which every watch tells.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    told: String,
+    /// The last watch event or write, which every watch delivers.
+    #[serde(rename = "told", default, skip_serializing_if = "String::is_empty")]
+    last_event: String,
     /// The last list.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     listed: String,
 }
 
-/// What this process has written, as far as it matters to the next leader.
+/// The resourceVersions that this process has written, for the handover record.
 pub struct WrittenVersions {
     clocks: Clocks,
     state: Mutex<State>,
@@ -50,73 +53,78 @@ pub struct WrittenVersions {
 
 #[derive(Default)]
 struct State {
-    /// The newest state that was written of each kind.
+    /// The newest resourceVersion that was written of each resource.
     newest: BTreeMap<Resource, ResourceVersion>,
-    /// Objects that were gone with the answer, which tells no version.
-    gone: Vec<(Resource, Key, Uid)>,
+    /// Objects that were deleted immediately; the response has no resourceVersion.
+    deletions: Vec<(Resource, Key, Uid)>,
     /// When a write last failed in a way that leaves open whether it took effect.
-    unsure_at: Option<Duration>,
+    unknown_outcome_at: Option<Duration>,
 }
 
 impl WrittenVersions {
-    /// Nothing was done yet.
+    /// Nothing was written yet.
     #[must_use]
     pub fn new(clocks: Clocks) -> Self {
         Self { clocks, state: Mutex::default() }
     }
 
-    /// A write led to this state.
+    /// A write returned this resourceVersion.
     pub fn record_write(&self, resource: &Resource, version: &ResourceVersion) {
         let newest = &mut self.state.lock().newest;
         match newest.get_mut(resource) {
-            Some(there) if version.is_older_than(there) => {}
-            Some(there) => *there = version.clone(),
+            Some(newest_version) if version.is_older_than(newest_version) => {}
+            Some(newest_version) => *newest_version = version.clone(),
             None => drop(newest.insert(resource.clone(), version.clone())),
         }
     }
 
-    /// An object is gone.
+    /// An object was deleted.
     pub fn record_deletion(&self, caches: &Caches, resource: &Resource, key: &Key, uid: &Uid) {
-        let gone = &mut self.state.lock().gone;
-        if gone.len() >= GONE_MANY {
-            gone.retain(|deed| is_unseen(caches, deed));
+        let deletions = &mut self.state.lock().deletions;
+        if deletions.len() >= DELETIONS_KEPT {
+            deletions.retain(|deletion| is_unobserved(caches, deletion));
         }
-        gone.push((resource.clone(), key.clone(), uid.clone()));
+        deletions.push((resource.clone(), key.clone(), uid.clone()));
     }
 
     /// A write may or may not have taken effect.
     pub fn record_unknown_outcome(&self) {
-        self.state.lock().unsure_at = Some(self.clocks.monotonic());
+        self.state.lock().unknown_outcome_at = Some(self.clocks.monotonic());
     }
 
-    /// What to leave to the next leader when nothing is at work any more; nothing if there is no telling.
+    /// The handover record, to be taken when no controller runs any more; `None` if the written state is not
+    /// known for certain.
     #[must_use]
     pub fn handover_record(&self, caches: &Caches) -> Option<String> {
-        let State { newest, gone, unsure_at } = &*self.state.lock();
-        let is_unsure = unsure_at.is_some_and(|at| self.clocks.monotonic() < at + UNSURE_FOR);
-        if is_unsure || gone.iter().any(|deed| is_unseen(caches, deed)) {
+        let State { newest, deletions, unknown_outcome_at } = &*self.state.lock();
+        let has_unknown_outcome =
+            unknown_outcome_at.is_some_and(|at| self.clocks.monotonic() < at + UNKNOWN_OUTCOME_FOR);
+        if has_unknown_outcome || deletions.iter().any(|deletion| is_unobserved(caches, deletion)) {
             return None;
         }
-        let seen = |cache: &Arc<Cache>| {
+        let progress = |cache: &Arc<Cache>| {
             let (event, written) =
                 (cache.last_event_version(), newest.get(cache.entry().resource()).cloned());
-            let told = match (event, written) {
+            let last_event = match (event, written) {
                 (Some(event), Some(written)) if event.is_older_than(&written) => Some(written),
                 (event, written) => event.or(written),
             };
             let text = |version: Option<ResourceVersion>| {
-                version.map_or_else(String::new, |there| there.to_string())
+                version.map_or_else(String::new, |version| version.to_string())
             };
-            (cache.name(), CacheProgress { told: text(told), listed: text(cache.last_list_version()) })
+            (
+                cache.name(),
+                CacheProgress { last_event: text(last_event), listed: text(cache.last_list_version()) },
+            )
         };
-        let seen: BTreeMap<_, _> = caches.all().iter().map(seen).collect();
-        serde_json::to_string(&seen).ok()
+        let progress: BTreeMap<_, _> = caches.all().iter().map(progress).collect();
+        serde_json::to_string(&progress).ok()
     }
 }
 
-fn is_unseen(caches: &Caches, (resource, key, uid): &(Resource, Key, Uid)) -> bool {
-    let of_kind = |cache: &&Arc<Cache>| cache.entry().resource() == resource;
-    caches.all().iter().filter(of_kind).any(|cache| !cache.has_observed_deletion(key, uid))
+fn is_unobserved(caches: &Caches, (resource, key, uid): &(Resource, Key, Uid)) -> bool {
+    let has_resource = |cache: &&Arc<Cache>| cache.entry().resource() == resource;
+    caches.all().iter().filter(has_resource).any(|cache| !cache.has_observed_deletion(key, uid))
 }
 
 impl Handover for Caches {
@@ -125,63 +133,71 @@ impl Handover for Caches {
     }
 
     fn prepare_takeover(&self) {
-        tracing::info!("the leader has fallen silent; the caches are filled afresh");
+        tracing::info!("lease not renewed, relisting caches before takeover");
         for cache in self.all() {
             cache.request_relist();
         }
     }
 }
 
-/// What caches must know before anybody acts on them.
+/// What caches must have observed before a new leader acts on them.
 pub enum PredecessorState {
-    /// There was no leader before.
+    /// There was no previous leader.
     None,
-    /// It told how far its caches had come.
+    /// The previous leader left a handover record.
     Recorded {
         /// By the names of caches.
-        seen: BTreeMap<String, CacheProgress>,
-        /// Until when a cache may come that far by itself.
+        progress: BTreeMap<String, CacheProgress>,
+        /// Until when a cache may reach the record by its watch.
         deadline: Instant,
-        /// A list that was begun after this moment of the monotonic clock will do in any case.
-        lists_from: Duration,
+        /// A list requested at this monotonic time or later is new enough in any case.
+        lists_since: Duration,
     },
-    /// It told nothing. Whatever it did shows in lists that were begun after this moment.
+    /// The previous leader left no record. Lists requested at this time or later show everything it wrote.
     Unrecorded {
-        /// Of the monotonic clock.
-        lists_from: Duration,
+        /// Monotonic time.
+        lists_since: Duration,
     },
 }
 
 impl PredecessorState {
-    /// What a leader before this moment has left.
+    /// What the predecessor left, as of now.
     #[must_use]
     pub fn of(predecessor: &Predecessor, clocks: &Clocks) -> Self {
         let now = clocks.monotonic();
         match predecessor {
             Predecessor::Absent => Self::None,
-            Predecessor::LeftRecord(note) => {
-                serde_json::from_str(note).map_or(Self::Unrecorded { lists_from: now }, |seen| {
-                    Self::Recorded { seen, deadline: Instant::now() + TOLD_WITHIN, lists_from: now }
+            Predecessor::LeftRecord(record) => {
+                serde_json::from_str(record).map_or(Self::Unrecorded { lists_since: now }, |progress| {
+                    Self::Recorded {
+                        progress,
+                        deadline: Instant::now() + WATCH_CATCH_UP_MAX,
+                        lists_since: now,
+                    }
                 })
             }
-            Predecessor::LeftNoRecord(moment) => Self::Unrecorded { lists_from: moment.unwrap_or(now) },
+            Predecessor::LeftNoRecord(moment) => Self::Unrecorded { lists_since: moment.unwrap_or(now) },
         }
     }
 
-    /// Returns when these caches know all that the leader before can have done.
+    /// Returns when these caches have observed all that the previous leader can have written.
     pub async fn wait_for_caches(&self, caches: &[Arc<Cache>]) {
-        join_all(caches.iter().map(|cache| self.reaches_one(cache))).await;
+        join_all(caches.iter().map(|cache| self.wait_for_cache(cache))).await;
     }
 
-    async fn reaches_one(&self, cache: &Cache) {
+    async fn wait_for_cache(&self, cache: &Cache) {
         match self {
             Self::None => {}
-            Self::Unrecorded { lists_from } => cache.wait_for_list_since(*lists_from).await,
-            Self::Recorded { seen, deadline, lists_from } => {
-                let Some(seen) = seen.get(&cache.name()) else { return };
-                if !seen.is_shown_by(cache, *deadline).await {
-                    tracing::info!(cache = cache.name(), ?seen, "behind the leader before, filled afresh");
-                    cache.wait_for_list_since(*lists_from).await;
+            Self::Unrecorded { lists_since } => cache.wait_for_list_since(*lists_since).await,
+            Self::Recorded { progress, deadline, lists_since } => {
+                let Some(progress) = progress.get(&cache.name()) else { return };
+                if !progress.is_reached_by(cache, *deadline).await {
+                    tracing::info!(
+                        cache = cache.name(),
+                        ?progress,
+                        "cache is behind the previous leader, relisting"
+                    );
+                    cache.wait_for_list_since(*lists_since).await;
                 }
             }
         }
@@ -189,13 +205,13 @@ impl PredecessorState {
 }
 
 impl CacheProgress {
-    /// Whether a cache has come as far, or does so in time.
-    async fn is_shown_by(&self, cache: &Cache, deadline: Instant) -> bool {
-        let (told, listed) =
-            (ResourceVersion::from(self.told.as_str()), ResourceVersion::from(self.listed.as_str()));
-        let is_told =
-            self.told.is_empty() || timeout_at(deadline, cache.wait_until_at_least(&told)).await.is_ok();
-        is_told && (self.listed.is_empty() || cache.is_at_least(&listed))
+    /// Whether a cache is as far as the record, or gets there before the deadline.
+    async fn is_reached_by(&self, cache: &Cache, deadline: Instant) -> bool {
+        let (last_event, listed) =
+            (ResourceVersion::from(self.last_event.as_str()), ResourceVersion::from(self.listed.as_str()));
+        let has_last_event = self.last_event.is_empty()
+            || timeout_at(deadline, cache.wait_until_at_least(&last_event)).await.is_ok();
+        has_last_event && (self.listed.is_empty() || cache.is_at_least(&listed))
     }
 }
 
@@ -220,7 +236,7 @@ mod tests {
         server.seed(namespace).unwrap();
     }
 
-    /// The caches of one process, filled.
+    /// The synced caches of one process.
     async fn caches(server: &ApiServer, faults: &Faults, clocks: &Clocks) -> (Caches, Arc<Cache>) {
         let client = kube::Client::new(faults.layer(server.clone()), "default");
         let caches = Caches::new(client, clocks.clone(), Random::seeded(7), Metrics::new(), None);
@@ -229,14 +245,14 @@ mod tests {
         (caches, cache)
     }
 
-    async fn told_of(cache: &Cache, name: &str) {
+    async fn wait_for_object(cache: &Cache, name: &str) {
         while cache.uid(&Key::cluster(name)).is_none() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
-    /// Ends the watch after the list of so many objects, and lets none come about again.
-    fn deaf(objects: usize) -> Faults {
+    /// Ends the watch after a list of this many objects, and lets no watch be opened again.
+    fn without_watch(objects: usize) -> Faults {
         let faults = Faults::new();
         let after_the_list = InjectedFault::CutStream { after_events: objects + 1, cleanly: true };
         faults.add(FaultRule::new(after_the_list).target("sendInitialEvents").times(1));
@@ -245,27 +261,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_that_was_told_as_much_begins_at_once() {
+    async fn standby_whose_watch_is_current_starts_immediately() {
         let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
-        let (leader, led) = caches(&server, &Faults::new(), &clocks).await;
+        let (leader, leader_cache) = caches(&server, &Faults::new(), &clocks).await;
         let (standby, _) = caches(&server, &Faults::new(), &clocks).await;
         seed(&server, "new");
-        told_of(&led, "new").await;
-        let note = leader.written_versions().handover_record(&leader).unwrap();
+        wait_for_object(&leader_cache, "new").await;
+        let record = leader.written_versions().handover_record(&leader).unwrap();
         let (began, lists) = (Instant::now(), server.requests().len());
-        catch_up(&standby, &Predecessor::LeftRecord(note), &clocks).await;
+        catch_up(&standby, &Predecessor::LeftRecord(record), &clocks).await;
         assert!(standby.all()[0].uid(&Key::cluster("new")).is_some());
         assert!(began.elapsed() < Duration::from_millis(100));
         catch_up(&standby, &Predecessor::Absent, &clocks).await;
         let holder_writes_end_at = Predecessor::LeftNoRecord(Some(Duration::ZERO));
         catch_up(&standby, &holder_writes_end_at, &clocks).await;
-        assert_eq!(server.requests().len(), lists, "nothing was listed again");
+        assert_eq!(server.requests().len(), lists, "no relist");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_that_was_never_filled_knows_nothing() {
+    async fn standby_that_never_synced_relists() {
         let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
-        let (leader, led) = caches(&server, &Faults::new(), &clocks).await;
+        let (leader, leader_cache) = caches(&server, &Faults::new(), &clocks).await;
         // Its first list does not come.
         let faults = Faults::new();
         faults.add(FaultRule::new(InjectedFault::Hang).target("sendInitialEvents").times(1));
@@ -275,7 +291,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(cache.list_count(), 0);
         seed(&server, "new");
-        told_of(&led, "new").await;
+        wait_for_object(&leader_cache, "new").await;
         catch_up(
             &standby,
             &Predecessor::LeftRecord(leader.written_versions().handover_record(&leader).unwrap()),
@@ -286,12 +302,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_that_is_behind_a_list_does_not_wait_to_be_told() {
+    async fn standby_behind_a_list_relists_without_waiting_for_its_watch() {
         let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
-        let (standby, cache) = caches(&server, &deaf(ApiServer::default().snapshot().len()), &clocks).await;
+        let (standby, cache) =
+            caches(&server, &without_watch(ApiServer::default().snapshot().len()), &clocks).await;
         seed(&server, "new");
-        let (leader, led) = caches(&server, &Faults::new(), &clocks).await;
-        assert_eq!(led.last_event_version(), None, "it has only listed it");
+        let (leader, leader_cache) = caches(&server, &Faults::new(), &clocks).await;
+        assert_eq!(leader_cache.last_event_version(), None, "the leader has only listed it");
         tokio::time::advance(Duration::from_secs(1)).await;
         let began = Instant::now();
         catch_up(
@@ -305,81 +322,84 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_that_is_behind_fills_its_caches_afresh() {
+    async fn standby_that_is_behind_relists() {
         let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
         let (leader, _) = caches(&server, &Faults::new(), &clocks).await;
-        for (name, noted) in [("one", true), ("two", false)] {
-            let (standby, cache) = caches(&server, &deaf(leader.all()[0].len()), &clocks).await;
+        for (name, has_record) in [("one", true), ("two", false)] {
+            let (standby, cache) = caches(&server, &without_watch(leader.all()[0].len()), &clocks).await;
             seed(&server, name);
             assert!(cache.uid(&Key::cluster(name)).is_none());
-            told_of(&leader.all()[0], name).await;
-            let note = leader.written_versions().handover_record(&leader).unwrap();
+            wait_for_object(&leader.all()[0], name).await;
+            let record = leader.written_versions().handover_record(&leader).unwrap();
             let predecessor =
-                if noted { Predecessor::LeftRecord(note) } else { Predecessor::LeftNoRecord(None) };
+                if has_record { Predecessor::LeftRecord(record) } else { Predecessor::LeftNoRecord(None) };
             catch_up(&standby, &predecessor, &clocks).await;
             assert!(cache.uid(&Key::cluster(name)).is_some(), "{name}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn however_many_wait_for_a_cache_it_is_filled_afresh_once() {
+    async fn cache_relists_once_for_many_waiters() {
         let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
-        let (standby, cache) = caches(&server, &deaf(ApiServer::default().snapshot().len()), &clocks).await;
+        let (standby, cache) =
+            caches(&server, &without_watch(ApiServer::default().snapshot().len()), &clocks).await;
         seed(&server, "new");
         tokio::time::advance(Duration::from_secs(1)).await;
-        let (asked, legacy) =
+        let (requests_before, predecessor_state) =
             (server.requests().len(), PredecessorState::of(&Predecessor::LeftNoRecord(None), &clocks));
         let all = standby.all();
-        tokio::join!(legacy.wait_for_caches(&all), legacy.wait_for_caches(&all));
+        tokio::join!(predecessor_state.wait_for_caches(&all), predecessor_state.wait_for_caches(&all));
         assert!(cache.uid(&Key::cluster("new")).is_some());
         tokio::time::advance(Duration::from_secs(1)).await;
-        legacy.wait_for_caches(&all).await;
-        assert_eq!(server.requests().len(), asked + 1);
+        predecessor_state.wait_for_caches(&all).await;
+        assert_eq!(server.requests().len(), requests_before + 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_that_was_filled_since_the_leader_fell_silent_begins_at_once() {
+    async fn standby_that_relisted_since_the_last_renewal_starts_immediately() {
         let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
-        let (standby, cache) = caches(&server, &deaf(ApiServer::default().snapshot().len()), &clocks).await;
+        let (standby, cache) =
+            caches(&server, &without_watch(ApiServer::default().snapshot().len()), &clocks).await;
         tokio::time::advance(Duration::from_secs(13)).await;
         let holder_writes_end_at = Some(clocks.monotonic());
         seed(&server, "last");
         standby.prepare_takeover();
-        told_of(&cache, "last").await;
-        let asked = server.requests().len();
+        wait_for_object(&cache, "last").await;
+        let requests_before = server.requests().len();
         catch_up(&standby, &Predecessor::LeftNoRecord(holder_writes_end_at), &clocks).await;
-        assert_eq!(server.requests().len(), asked, "nothing was listed again");
+        assert_eq!(server.requests().len(), requests_before, "no relist");
 
         tokio::time::advance(Duration::from_secs(60)).await;
         catch_up(&standby, &Predecessor::LeftNoRecord(Some(clocks.monotonic())), &clocks).await;
-        assert!(server.requests().len() > asked, "that was another silence");
+        assert!(server.requests().len() > requests_before, "the lease expired a second time");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_note_knows_of_own_writes_and_is_left_out_where_they_are_in_doubt() {
+    async fn record_includes_own_writes_and_is_omitted_when_an_outcome_is_unknown() {
         let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
         let (leader, cache) = caches(&server, &Faults::new(), &clocks).await;
-        let deeds = leader.written_versions();
-        let noted = |told: &str| {
+        let written_versions = leader.written_versions();
+        let expected_record = |last_event: &str| {
             let listed = cache.last_list_version().unwrap().to_string();
-            let seen = BTreeMap::from([("namespaces", CacheProgress { told: told.to_owned(), listed })]);
-            serde_json::to_string(&seen).unwrap()
+            let progress =
+                BTreeMap::from([("namespaces", CacheProgress { last_event: last_event.to_owned(), listed })]);
+            serde_json::to_string(&progress).unwrap()
         };
-        assert_eq!(deeds.handover_record(&leader).unwrap(), noted(""));
-        deeds.record_write(&Namespace::RESOURCE, &ResourceVersion::from("1000"));
-        deeds.record_write(&Namespace::RESOURCE, &ResourceVersion::from("999"));
-        assert_eq!(deeds.handover_record(&leader).unwrap(), noted("1000"));
+        assert_eq!(written_versions.handover_record(&leader).unwrap(), expected_record(""));
+        written_versions.record_write(&Namespace::RESOURCE, &ResourceVersion::from("1000"));
+        written_versions.record_write(&Namespace::RESOURCE, &ResourceVersion::from("999"));
+        assert_eq!(written_versions.handover_record(&leader).unwrap(), expected_record("1000"));
 
-        seed(&server, "gone");
-        told_of(&cache, "gone").await;
-        let (key, uid) = (Key::cluster("gone"), cache.uid(&Key::cluster("gone")).unwrap());
-        deeds.record_deletion(&leader, &Namespace::RESOURCE, &key, &uid);
-        assert_eq!(deeds.handover_record(&leader), None, "nobody has seen it go");
-        deeds.state.lock().gone.clear();
+        seed(&server, "deleted");
+        wait_for_object(&cache, "deleted").await;
+        let (key, uid) = (Key::cluster("deleted"), cache.uid(&Key::cluster("deleted")).unwrap());
+        written_versions.record_deletion(&leader, &Namespace::RESOURCE, &key, &uid);
+        assert_eq!(written_versions.handover_record(&leader), None, "no cache has observed the deletion");
+        written_versions.state.lock().deletions.clear();
 
-        deeds.record_unknown_outcome();
-        assert_eq!(deeds.handover_record(&leader), None);
-        tokio::time::advance(UNSURE_FOR).await;
-        assert!(deeds.handover_record(&leader).is_some());
+        written_versions.record_unknown_outcome();
+        assert_eq!(written_versions.handover_record(&leader), None);
+        tokio::time::advance(UNKNOWN_OUTCOME_FOR).await;
+        assert!(written_versions.handover_record(&leader).is_some());
     }
 }

@@ -1,10 +1,10 @@
-//! What runs controllers: shared caches, wake-ups, queues, the executor of plans, leader election.
+//! Runs controllers: shared caches, event handlers, work queues, the executor of plans, leader election.
 //!
-//! The flow of a change, room by room: a reflector of the client crate reads it from the wire;
-//! [`caches`] puts it into the one table of its kind and tells the loops that declared the kind; a
-//! loop's wake-up adds items to its [`queue`]; a worker of [`loops`] takes one, asks the [`gate`] whether the
-//! caches have seen what this item wrote before, and lets the controller decide; the [`executor`] carries the
-//! plan out.
+//! The flow of a change: a reflector of the client crate reads it from a watch; [`caches`] puts it into the
+//! one store of its kind and calls the event handlers of the loops that declared the kind; a handler adds
+//! items to its loop's work [`queue`]; a worker of [`loops`] takes one, asks the [`gate`] whether the caches
+//! have observed the item's earlier writes, and lets the controller decide; the [`executor`] sends the writes
+//! of the plan.
 
 pub mod caches;
 pub mod clock;

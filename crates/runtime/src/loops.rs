@@ -1,5 +1,5 @@
-//! Runs the loops of controllers: wakes items, lets controllers decide, has plans carried out, and
-//! decides what follows.
+//! Runs the loops of controllers: enqueues items, lets controllers decide, executes their plans, and
+//! requeues.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -28,78 +28,80 @@ use crate::monitors::{EffectsSink, Monitors};
 use crate::queue::Queue;
 use crate::status_coalescing::StatusCoalescer;
 
-/// A turn that takes longer than this is told, with its item.
-const SLOW_TURN: Duration = Duration::from_millis(250);
+/// A reconcile that takes longer than this is logged.
+const SLOW_RECONCILE: Duration = Duration::from_millis(250);
 
-/// How many changes are told to a loop at once.
-const CHANGES_AT_ONCE: usize = 1000;
-/// How long a controller that observes everything waits until everything has been seen once.
-const OBSERVED_WITHIN: Duration = Duration::from_secs(30);
+/// How many changes one call of an event handler processes under the read locks.
+const CHANGES_PER_VIEW: usize = 1000;
+/// How long a controller with an observer waits for the first list of every resource.
+const OBSERVER_SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What every loop needs from its surroundings.
+/// What every loop of a controller needs from its process.
 #[derive(Clone)]
 pub struct ControllerContext {
     /// The shared caches.
     pub caches: Caches,
     /// The clocks.
     pub clocks: Clocks,
-    /// The source of chance.
+    /// The source of randomness.
     pub random: Random,
     /// The metrics.
     pub metrics: Metrics,
     /// Whether this process still leads.
     pub is_leader: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// How many writes of one plan may be under way at once.
+    /// How many writes of one plan may be in flight at once.
     pub in_flight_max: usize,
-    /// What caches must know of the leader before.
+    /// What caches must have observed of the previous leader's writes.
     pub predecessor_state: Arc<PredecessorState>,
 }
 
-/// A controller at work. Dropped, it hears of nothing any more; [`Running::stop`] lets the work under way end.
+/// A running controller. Dropping it removes its event handlers; [`RunningController::stop`] also waits for
+/// running reconciles.
 pub struct RunningController {
-    /// Its name.
+    /// The controller's name.
     pub name: &'static str,
     loops: Vec<Arc<RunningLoop>>,
-    ears: Vec<(Arc<Cache>, Arc<dyn EventHandler>)>,
+    event_handlers: Vec<(Arc<Cache>, Arc<dyn EventHandler>)>,
     monitors: Option<Arc<Monitors>>,
     workers: TaskTracker,
 }
 
 struct RunningLoop {
     controller: &'static str,
-    what: Loop,
-    window: CacheReader,
+    spec: Loop,
+    reader: CacheReader,
     queue: Queue,
-    /// How many of an item's failures were those of a server in trouble. Kept only where items can be given up.
-    held_up: Mutex<BTreeMap<Item, u32>>,
+    /// How many failures of an item were caused by an API server outage. Kept only for loops with a retry
+    /// limit.
+    outage_failures: Mutex<BTreeMap<Item, u32>>,
     gate: Arc<Gate>,
-    pace: Arc<Mutex<StatusCoalescer>>,
+    status_coalescer: Arc<Mutex<StatusCoalescer>>,
     executor: Executor,
-    outbox: Arc<Outbox>,
+    effects_router: Arc<EffectsRouter>,
     metrics: Metrics,
     clocks: Clocks,
     stop: CancellationToken,
 }
 
-/// Where items of one loop go that another one stirs up, and events that belong to no plan.
-struct Outbox {
+/// Where effects go: items for the queues of other loops, and events that belong to no plan.
+struct EffectsRouter {
     queues: Vec<(&'static str, Queue)>,
     record: Arc<dyn Fn(PlannedEvent) + Send + Sync>,
-    leads: Arc<dyn Fn() -> bool + Send + Sync>,
+    is_leader: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
-impl Outbox {
-    fn take(&self, stir: Effects) {
-        for EnqueuedItem { queue: name, item, rate_limited: slowly } in stir.enqueued {
+impl EffectsRouter {
+    fn take(&self, effects: Effects) {
+        for EnqueuedItem { queue: name, item, rate_limited: is_rate_limited } in effects.enqueued {
             let found = self.queues.iter().find(|(there, _)| *there == name);
             let (_, queue) = found.unwrap_or_else(|| panic!("no loop of this controller has a queue {name}"));
-            if slowly { queue.add_rate_limited(item, Duration::ZERO) } else { queue.add(item) }
+            if is_rate_limited { queue.add_rate_limited(item, Duration::ZERO) } else { queue.add(item) }
         }
-        stir.events.into_iter().filter(|_| (self.leads)()).for_each(|event| (self.record)(event));
+        effects.events.into_iter().filter(|_| (self.is_leader)()).for_each(|event| (self.record)(event));
     }
 }
 
-/// Asks for the caches that a controller reads, so that they fill before it starts, and adds the
+/// Starts the caches that a controller reads, so that they fill before the controller starts, and adds the
 /// indexes it declared.
 pub fn prepare(controller: &Controller, caches: &Caches) {
     for a_loop in &controller.loops {
@@ -111,165 +113,169 @@ pub fn prepare(controller: &Controller, caches: &Caches) {
     }
 }
 
-/// Starts a controller as soon as the caches it reads are filled. Its writes go through `client`,
-/// its events to `record`.
+/// Starts a controller as soon as the caches it reads are synced. Its writes go through `client`, its events
+/// to `record`.
 ///
-/// Whoever gives up waiting and drops this has started nothing.
+/// Dropping the future before it resolves starts nothing.
 pub async fn start(
     controller: Controller,
-    surroundings: &ControllerContext,
+    context: &ControllerContext,
     client: kube::Client,
     record: Arc<dyn Fn(PlannedEvent) + Send + Sync>,
 ) -> RunningController {
-    prepare(&controller, &surroundings.caches);
-    known(&needed(&controller, &surroundings.caches), &surroundings.predecessor_state).await;
-    let monitors = observed(&controller, &surroundings.caches).await;
+    prepare(&controller, &context.caches);
+    wait_until_current(&required_caches(&controller, &context.caches), &context.predecessor_state).await;
+    let monitors = wait_for_monitors(&controller, &context.caches).await;
     let (name, grants) = (controller.name, controller.grants);
-    controller.metrics.iter().for_each(|metric| surroundings.metrics.declare(metric));
-    let queue_of = |what: &Loop| {
-        let metrics = surroundings.metrics.queue(what.queue);
-        (what.queue, Queue::new(what.rate_limiter, surroundings.clocks.clone(), metrics))
+    controller.metrics.iter().for_each(|metric| context.metrics.declare(metric));
+    let queue_of = |spec: &Loop| {
+        let metrics = context.metrics.queue(spec.queue);
+        (spec.queue, Queue::new(spec.rate_limiter, context.clocks.clone(), metrics))
     };
-    let outbox = Arc::new(Outbox {
+    let effects_router = Arc::new(EffectsRouter {
         queues: controller.loops.iter().map(queue_of).collect(),
         record: record.clone(),
-        leads: surroundings.is_leader.clone(),
+        is_leader: context.is_leader.clone(),
     });
     let mut running = RunningController {
         name,
         loops: Vec::new(),
-        ears: Vec::new(),
+        event_handlers: Vec::new(),
         monitors: None,
         workers: TaskTracker::new(),
     };
     if let Some(monitors) = monitors {
-        let sink = outbox.clone();
-        let sink: EffectsSink = Arc::new(move |stir| sink.take(stir));
+        let sink = effects_router.clone();
+        let sink: EffectsSink = Arc::new(move |effects| sink.take(effects));
         monitors.start_leading(&sink);
         running.monitors = Some(monitors);
     }
-    for (what, (_, queue)) in controller.loops.into_iter().zip(&outbox.queues) {
-        let window = surroundings.caches.reader(&what.reads).deferring(&what.starts_without);
-        // By convention, items are named after objects of the first kind that wakes them.
-        let owners = what.watches.first().map(|watch| surroundings.caches.cache(&watch.kind));
-        let gate = Arc::new(Gate::new(window.caches(), owners, surroundings.clocks.clone()));
-        let pace = Arc::new(Mutex::new(StatusCoalescer::default()));
+    for (spec, (_, queue)) in controller.loops.into_iter().zip(&effects_router.queues) {
+        let reader = context.caches.reader(&spec.reads).deferring(&spec.starts_without);
+        // By convention, items are named after objects of the first kind that enqueues them.
+        let owners = spec.watches.first().map(|watch| context.caches.cache(&watch.kind));
+        let gate = Arc::new(Gate::new(reader.caches(), owners, context.clocks.clone()));
+        let status_coalescer = Arc::new(Mutex::new(StatusCoalescer::default()));
         let executor = Executor {
             controller: name,
             grants,
             client: client.clone(),
             gate: gate.clone(),
-            caches: surroundings.caches.clone(),
-            status_coalescer: pace.clone(),
-            clocks: surroundings.clocks.clone(),
-            is_leader: surroundings.is_leader.clone(),
+            caches: context.caches.clone(),
+            status_coalescer: status_coalescer.clone(),
+            clocks: context.clocks.clone(),
+            is_leader: context.is_leader.clone(),
             record: record.clone(),
-            metrics: surroundings.metrics.clone(),
-            in_flight_max: surroundings.in_flight_max,
-            random: Mutex::new(surroundings.random.fork()),
+            metrics: context.metrics.clone(),
+            in_flight_max: context.in_flight_max,
+            random: Mutex::new(context.random.fork()),
         };
         running.run(RunningLoop {
             controller: name,
-            what,
-            window,
+            spec,
+            reader,
             queue: queue.clone(),
-            held_up: Mutex::default(),
+            outage_failures: Mutex::default(),
             gate,
-            pace,
+            status_coalescer,
             executor,
-            outbox: outbox.clone(),
-            metrics: surroundings.metrics.clone(),
-            clocks: surroundings.clocks.clone(),
+            effects_router: effects_router.clone(),
+            metrics: context.metrics.clone(),
+            clocks: context.clocks.clone(),
             stop: CancellationToken::new(),
         });
-        running.learn_late(&surroundings.predecessor_state);
+        running.show_deferred_kinds(&context.predecessor_state);
     }
     running.workers.close();
     tracing::info!(controller = name, "started");
     running
 }
 
-/// The caches without which a controller does not begin. Whoever observes everything may hear of it from any.
-fn needed(controller: &Controller, caches: &Caches) -> Vec<Arc<Cache>> {
+/// The caches that must be synced before a controller starts. A controller with an observer may get changes
+/// from any of them.
+fn required_caches(controller: &Controller, caches: &Caches) -> Vec<Arc<Cache>> {
     if controller.observer.is_some() {
         return caches.all();
     }
-    let window = |a_loop: &Loop| caches.reader(&a_loop.reads).deferring(&a_loop.starts_without);
-    controller.loops.iter().flat_map(|a_loop| window(a_loop).caches_where_deferred(false)).collect()
+    let reader = |a_loop: &Loop| caches.reader(&a_loop.reads).deferring(&a_loop.starts_without);
+    controller.loops.iter().flat_map(|a_loop| reader(a_loop).caches_where_deferred(false)).collect()
 }
 
-/// Returns when caches are filled and know all that the leader before can have done.
-async fn known(caches: &[Arc<Cache>], legacy: &PredecessorState) {
-    legacy.wait_for_caches(caches).await;
+/// Returns when caches are synced and have observed all that the previous leader can have written.
+async fn wait_until_current(caches: &[Arc<Cache>], predecessor_state: &PredecessorState) {
+    predecessor_state.wait_for_caches(caches).await;
     for cache in caches {
         cache.wait_for_sync().await;
     }
 }
 
-/// The monitors of a controller that observes, once all there is has been listed.
-async fn observed(controller: &Controller, caches: &Caches) -> Option<Arc<Monitors>> {
+/// The monitors of a controller with an observer, once every resource has been listed.
+async fn wait_for_monitors(controller: &Controller, caches: &Caches) -> Option<Arc<Monitors>> {
     let monitors = caches.monitors(controller.observer.as_ref()?);
-    if tokio::time::timeout(OBSERVED_WITHIN, monitors.wait_for_sync()).await.is_err() {
-        // One kind that cannot be listed must not keep all others waiting.
-        tracing::warn!(controller = controller.name, "not all resources could be listed, starting without");
+    if tokio::time::timeout(OBSERVER_SYNC_TIMEOUT, monitors.wait_for_sync()).await.is_err() {
+        // One resource that cannot be listed must not block the others.
+        tracing::warn!(
+            controller = controller.name,
+            "not all resources could be listed within 30 s, starting without them"
+        );
     }
     Some(monitors)
 }
 
 impl RunningController {
-    /// Lets a loop hear of everything, then lets its workers begin.
+    /// Adds a loop's event handlers, then starts its workers.
     fn run(&mut self, a_loop: RunningLoop) {
         let a_loop = Arc::new(a_loop);
-        let first = self.ears.len();
-        for cache in a_loop.window.caches() {
-            let ear: Arc<dyn EventHandler> =
-                Arc::new(Ear { a_loop: a_loop.clone(), kind: cache.entry().clone() });
-            cache.add_event_handler(ear.clone());
-            self.ears.push((cache.clone(), ear));
+        let first = self.event_handlers.len();
+        for cache in a_loop.reader.caches() {
+            let handler: Arc<dyn EventHandler> =
+                Arc::new(LoopEventHandler { a_loop: a_loop.clone(), kind: cache.entry().clone() });
+            cache.add_event_handler(handler.clone());
+            self.event_handlers.push((cache.clone(), handler));
         }
-        if let Some(period) = a_loop.what.resync_period {
-            self.workers.spawn(show_again(
+        if let Some(period) = a_loop.spec.resync_period {
+            self.workers.spawn(resync_periodically(
                 a_loop.clone(),
-                self.ears[first..].to_vec(),
+                self.event_handlers[first..].to_vec(),
                 period.max(RESYNC_PERIOD_MIN),
             ));
         }
-        for item in &a_loop.what.initial_items {
+        for item in &a_loop.spec.initial_items {
             a_loop.queue.add(item.clone());
         }
-        for _ in 0..a_loop.what.workers {
+        for _ in 0..a_loop.spec.workers {
             self.workers.spawn(a_loop.clone().work());
         }
         self.loops.push(a_loop);
     }
 
-    /// Shows the last loop what it begins without as soon as that is known.
-    fn learn_late(&self, legacy: &Arc<PredecessorState>) {
-        let Some(a_loop) = self.loops.last().cloned().filter(|there| !there.what.starts_without.is_empty())
+    /// Adds the kinds that the last loop starts without to its view as soon as they are synced.
+    fn show_deferred_kinds(&self, predecessor_state: &Arc<PredecessorState>) {
+        let Some(a_loop) = self.loops.last().cloned().filter(|there| !there.spec.starts_without.is_empty())
         else {
             return;
         };
-        let legacy = legacy.clone();
+        let predecessor_state = predecessor_state.clone();
         self.workers.spawn(async move {
-            let late = a_loop.window.caches_where_deferred(true);
+            let deferred_caches = a_loop.reader.caches_where_deferred(true);
             tokio::select! {
                 biased;
                 () = a_loop.stop.cancelled() => {}
-                () = known(&late, &legacy) => a_loop.window.show_deferred(),
+                () = wait_until_current(&deferred_caches, &predecessor_state) => a_loop.reader.show_deferred(),
             }
         });
     }
 
-    /// Takes up no more work, also none that is queued, and returns when the work under way has ended.
+    /// Starts no more reconciles, not even of queued items, and returns when the running ones have ended.
     pub async fn stop(self) {
-        self.take_up_no_more();
+        self.stop_accepting_work();
         self.workers.wait().await;
         tracing::info!(controller = self.name, "stopped");
     }
 
-    fn take_up_no_more(&self) {
-        for (cache, ear) in &self.ears {
-            cache.remove_event_handler(ear);
+    fn stop_accepting_work(&self) {
+        for (cache, handler) in &self.event_handlers {
+            cache.remove_event_handler(handler);
         }
         for a_loop in &self.loops {
             a_loop.stop.cancel();
@@ -282,17 +288,17 @@ impl RunningController {
 }
 
 impl Drop for RunningController {
-    /// Nobody works on where nobody waits for the end. Caches know their listeners and loops know their caches, so
-    /// one of the two must let go, or neither is ever freed.
+    /// Caches hold their event handlers and loops hold their caches, so without removing the handlers neither
+    /// would be freed.
     fn drop(&mut self) {
-        self.take_up_no_more();
+        self.stop_accepting_work();
     }
 }
 
-/// Shows a loop what it watches again after every period, until it stops.
-async fn show_again(
+/// Resyncs a loop's event handlers after every period, until the loop stops.
+async fn resync_periodically(
     a_loop: Arc<RunningLoop>,
-    ears: Vec<(Arc<Cache>, Arc<dyn EventHandler>)>,
+    event_handlers: Vec<(Arc<Cache>, Arc<dyn EventHandler>)>,
     period: Duration,
 ) {
     while !a_loop.stop.is_cancelled() {
@@ -301,31 +307,31 @@ async fn show_again(
             () = a_loop.stop.cancelled() => return,
             () = tokio::time::sleep(period) => {}
         }
-        ears.iter().for_each(|(cache, ear)| cache.resync_handler(ear));
+        event_handlers.iter().for_each(|(cache, handler)| cache.resync_handler(handler));
     }
 }
 
-/// One loop's ear at one cache.
-struct Ear {
+/// The event handler of one loop at one cache.
+struct LoopEventHandler {
     a_loop: Arc<RunningLoop>,
     kind: KindEntry,
 }
 
-impl EventHandler for Ear {
+impl EventHandler for LoopEventHandler {
     fn on_changes(&self, changes: &[AnyChange]) {
         let a_loop = &self.a_loop;
-        let watches: Vec<_> = a_loop.what.watches.iter().filter(|watch| watch.kind == self.kind).collect();
-        // In portions: while tables are looked at, nobody can write to them.
-        for changes in changes.chunks(CHANGES_AT_ONCE).filter(|_| !watches.is_empty()) {
-            let mut wakes = Enqueue::default();
-            a_loop.window.with_view(&mut |view| {
+        let watches: Vec<_> = a_loop.spec.watches.iter().filter(|watch| watch.kind == self.kind).collect();
+        // In chunks: the view holds read locks that block writes to the stores.
+        for changes in changes.chunks(CHANGES_PER_VIEW).filter(|_| !watches.is_empty()) {
+            let mut enqueue = Enqueue::default();
+            a_loop.reader.with_view(&mut |view| {
                 for (change, watch) in
                     changes.iter().flat_map(|change| watches.iter().map(move |w| (change, w)))
                 {
-                    a_loop.contain_wake(|| watch.enqueue(change, view, &mut wakes));
+                    a_loop.contain_panic_in_handler(|| watch.enqueue(change, view, &mut enqueue));
                 }
             });
-            for (item, delay) in wakes.into_items() {
+            for (item, delay) in enqueue.into_items() {
                 a_loop.queue.add_after(item, delay);
             }
         }
@@ -336,13 +342,13 @@ impl EventHandler for Ear {
 }
 
 impl RunningLoop {
-    /// One odd object that a wake-up panics over must not keep others from waking their items.
-    fn contain_wake(&self, wake: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(wake)).is_err() {
+    /// An event handler that panics over one object must not keep others from being enqueued.
+    fn contain_panic_in_handler(&self, handler: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(handler)).is_err() {
             self.metrics.panicked(self.controller);
             tracing::error!(
                 controller = self.controller,
-                "a wake-up panicked, which is a bug; it was contained"
+                "event handler panicked, which is a bug; contained"
             );
         }
     }
@@ -355,10 +361,10 @@ impl RunningLoop {
             match self.gate.decide(&item) {
                 GateDecision::Proceed => {
                     let (lists, began) = (self.gate.list_count(), self.clocks.monotonic());
-                    self.pace.lock().begin_reconcile(&item.key);
+                    self.status_coalescer.lock().begin_reconcile(&item.key);
                     let result = AssertUnwindSafe(self.sync(&item)).catch_unwind().await;
-                    self.follow_up(&item, result.unwrap_or_else(|panic| Err(self.contain_panic(&*panic))));
-                    self.tell_if_slow(&item, began);
+                    self.requeue(&item, result.unwrap_or_else(|panic| Err(self.contain_panic(&*panic))));
+                    self.log_if_slow(&item, began);
                     if self.gate.list_count() != lists {
                         self.queue.add(item.clone());
                     }
@@ -373,45 +379,47 @@ impl RunningLoop {
     }
 
     async fn sync(&self, item: &Item) -> Result<Requeue, ReconcileError> {
-        match &self.what.loop_kind {
+        match &self.spec.loop_kind {
             LoopKind::Decide(decide) => {
                 let mut plan = None;
-                self.window.with_view(&mut |view| plan = Some(decide(view, item)));
+                self.reader.with_view(&mut |view| plan = Some(decide(view, item)));
                 let plan = plan.unwrap_or_default();
                 let next = plan.requeue_delay().map_or(Requeue::Forget, Requeue::After);
                 self.executor.apply(item, plan).await.all_done().map(|()| next)
             }
-            LoopKind::Reconcile(script) => {
-                let mut hands = RealHands { a_loop: self, item };
-                script.reconcile(&mut Context::new(&mut hands), item).await
+            LoopKind::Reconcile(reconciler) => {
+                let mut io = LoopIo { a_loop: self, item };
+                reconciler.reconcile(&mut Context::new(&mut io), item).await
             }
         }
     }
 
-    fn tell_if_slow(&self, item: &Item, began: Duration) {
+    fn log_if_slow(&self, item: &Item, began: Duration) {
         let took = self.clocks.monotonic().saturating_sub(began);
-        if took > SLOW_TURN {
-            tracing::info!(controller = self.controller, %item, ?took, "a slow turn");
+        if took > SLOW_RECONCILE {
+            tracing::info!(controller = self.controller, %item, ?took, "slow reconcile");
         }
     }
 
-    /// A panic ends this item's turn and nothing else: other items, other loops, the process go on.
+    /// A panic ends this item's reconcile and nothing else: other items, other loops and the process go on.
     fn contain_panic(&self, panic: &(dyn Any + Send)) -> ReconcileError {
         self.metrics.panicked(self.controller);
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         ReconcileError::because(format!(
-            "a bug was contained: {}",
-            text.unwrap_or("a panic without a message")
+            "reconcile panicked, which is a bug: {}",
+            text.unwrap_or("no panic message")
         ))
     }
 
-    fn follow_up(&self, item: &Item, result: Result<Requeue, ReconcileError>) {
-        let retry = match result {
+    fn requeue(&self, item: &Item, result: Result<Requeue, ReconcileError>) {
+        let error = match result {
             Ok(Requeue::KeepBackoff(delay)) => return self.queue.add_after(item.clone(), delay),
             Ok(next) => {
                 self.forget(item);
-                if let Some(wait) = self.pace.lock().end_reconcile(&item.key, self.clocks.monotonic()) {
+                if let Some(wait) =
+                    self.status_coalescer.lock().end_reconcile(&item.key, self.clocks.monotonic())
+                {
                     self.queue.add_after(item.clone(), wait);
                 }
                 if let Requeue::After(delay) = next {
@@ -419,53 +427,54 @@ impl RunningLoop {
                 }
                 return;
             }
-            Err(retry) => retry,
+            Err(error) => error,
         };
-        let (controller, because) = (self.controller, &retry.because);
-        if self.is_hopeless(item, &retry) {
-            tracing::error!(controller, %item, because, "giving up until something changes");
+        let (controller, because) = (self.controller, &error.because);
+        if self.is_retry_limit_reached(item, &error) {
+            tracing::error!(controller, %item, because, "dropping key: retry limit reached");
             self.forget(item);
             return;
         }
-        if retry.quiet {
-            tracing::debug!(controller, %item, because, "trying again later");
+        if error.quiet {
+            tracing::debug!(controller, %item, because, "reconcile failed, requeued with backoff");
         } else {
-            tracing::warn!(controller, %item, because, "trying again later");
+            tracing::warn!(controller, %item, because, "reconcile failed, requeued with backoff");
         }
-        self.queue.add_rate_limited(item.clone(), retry.retry_after.unwrap_or_default());
+        self.queue.add_rate_limited(item.clone(), error.retry_after.unwrap_or_default());
     }
 
-    /// Whether an item has used up its retries. Those that met a server in trouble do not count: what
-    /// was asked for before an outage comes about after it, however long that lasts.
-    fn is_hopeless(&self, item: &Item, retry: &ReconcileError) -> bool {
-        let Some(max) = self.what.max_retries else { return false };
-        let mut held_up = self.held_up.lock();
-        if retry.outage {
-            *held_up.entry(item.clone()).or_default() += 1;
+    /// Whether an item has used up its retries. Failures caused by an API server outage do not count: work
+    /// that was requested before an outage is done after it, however long it lasts.
+    fn is_retry_limit_reached(&self, item: &Item, error: &ReconcileError) -> bool {
+        let Some(max) = self.spec.max_retries else { return false };
+        let mut outage_failures = self.outage_failures.lock();
+        if error.outage {
+            *outage_failures.entry(item.clone()).or_default() += 1;
             return false;
         }
-        // They still make the waits longer: who meets now the one and now the other must not try all the time.
-        let outages = held_up.get(item).copied().unwrap_or_default();
+        // They still increase the backoff: an item that alternates between outages and other failures must
+        // not retry too fast.
+        let outages = outage_failures.get(item).copied().unwrap_or_default();
         self.queue.failures(item).saturating_sub(outages) >= max
     }
 
     fn forget(&self, item: &Item) {
         self.queue.forget(item);
-        if self.what.max_retries.is_some() {
-            self.held_up.lock().remove(item);
+        if self.spec.max_retries.is_some() {
+            self.outage_failures.lock().remove(item);
         }
     }
 }
 
-/// The hands of a script at work: caches to look at, an executor to apply plans.
-struct RealHands<'a> {
+/// The IO of a reconciler: the caches to read and the executor to apply plans.
+struct LoopIo<'a> {
     a_loop: &'a RunningLoop,
     item: &'a Item,
 }
 
-impl ReconcileIo for RealHands<'_> {
-    fn with_view(&self, eye: &mut dyn FnMut(&View<'_>)) {
-        self.a_loop.window.with_view(eye);
+impl ReconcileIo for LoopIo<'_> {
+    fn with_view(&self, f: &mut dyn FnMut(&View<'_>)) {
+        self.a_loop.reader.with_view(f);
     }
 
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
@@ -505,8 +514,8 @@ impl ReconcileIo for RealHands<'_> {
         })
     }
 
-    fn effects(&mut self, stir: Effects) {
-        self.a_loop.outbox.take(stir);
+    fn effects(&mut self, effects: Effects) {
+        self.a_loop.effects_router.take(effects);
     }
 
     fn list<'a>(&'a mut self, listings: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {

@@ -1,7 +1,7 @@
-//! A value that many can wait for; those who wait go on in the order in which they came.
+//! A value that many tasks can wait for; waiters resume in the order in which they started waiting.
 //!
-//! `tokio::sync::watch` was looked at and does not serve: it deals its waiters out over shards by chance of its own, so
-//! two runs of one seed would wake them in two orders.
+//! `tokio::sync::watch` is not suitable: it distributes waiters over shards at random, from a source that no
+//! seed reaches, so two runs of one seed would resume them in different orders.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ struct Shared<T> {
 }
 
 impl<T: Copy> OrderedWatch<T> {
-    /// A value to begin with.
+    /// Creates it with this value.
     #[must_use]
     pub fn new(value: T) -> Self {
         Self(Arc::new(Shared { value: Mutex::new(value), changed: Notify::new() }))
     }
 
-    /// The value now.
+    /// The current value.
     #[must_use]
     pub fn get(&self) -> T {
         *self.0.value.lock()
     }
 
-    /// Makes another value of it.
+    /// Replaces the value by a function of it and notifies all waiters.
     pub fn modify(&self, change: impl FnOnce(T) -> T) {
         {
             let mut value = self.0.value.lock();
@@ -40,18 +40,18 @@ impl<T: Copy> OrderedWatch<T> {
         self.0.changed.notify_waiters();
     }
 
-    /// Puts another value in its place.
+    /// Replaces the value and notifies all waiters.
     pub fn set(&self, value: T) {
         self.modify(|_| value);
     }
 
-    /// Returns when the value fits.
-    pub async fn wait_for(&self, fits: impl Fn(T) -> bool) {
+    /// Returns when the predicate holds for the value.
+    pub async fn wait_for(&self, predicate: impl Fn(T) -> bool) {
         loop {
             let mut changed = std::pin::pin!(self.0.changed.notified());
-            // Whoever changes it after this line wakes us, so no change is missed.
+            // A change after this line notifies this waiter, so no change is missed.
             changed.as_mut().enable();
-            if fits(self.get()) {
+            if predicate(self.get()) {
                 return;
             }
             changed.await;
@@ -64,28 +64,28 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn those_who_wait_go_on_in_the_order_in_which_they_came() {
+    async fn waiters_resume_in_the_order_in_which_they_started_waiting() {
         for _ in 0..20 {
-            let (level, order) = (OrderedWatch::new(0), Arc::new(Mutex::new(Vec::new())));
+            let (watched, order) = (OrderedWatch::new(0), Arc::new(Mutex::new(Vec::new())));
             let waiting: Vec<_> = (0..30)
                 .map(|number| {
-                    let (level, order) = (level.clone(), order.clone());
+                    let (watched, order) = (watched.clone(), order.clone());
                     tokio::spawn(async move {
-                        level.wait_for(|value| value == 2).await;
+                        watched.wait_for(|value| value == 2).await;
                         order.lock().push(number);
                     })
                 })
                 .collect();
             tokio::task::yield_now().await;
-            level.set(1);
+            watched.set(1);
             tokio::task::yield_now().await;
             assert!(order.lock().is_empty());
-            level.modify(|value| value + 1);
+            watched.modify(|value| value + 1);
             for waiting in waiting {
                 waiting.await.unwrap();
             }
             assert_eq!(*order.lock(), (0..30).collect::<Vec<_>>());
-            level.wait_for(|value| value == 2).await;
+            watched.wait_for(|value| value == 2).await;
         }
     }
 }

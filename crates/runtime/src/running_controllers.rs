@@ -1,4 +1,4 @@
-//! Controllers at work under one lock: how they start and stop together.
+//! The controllers that run under one lease: how they start and stop together.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,99 +20,99 @@ use crate::leader::{Leadership, Term};
 use crate::loops::{self, ControllerContext, RunningController};
 use crate::process_context::{IN_FLIGHT_MAX, ProcessContext};
 
-/// How often those who still run are named if there is no end to waiting for them.
+/// How often running controllers are logged if there is no shutdown timeout.
 const REMIND_EVERY: Duration = Duration::from_secs(5);
 
-/// How long, and how often, an API server is waited for that has just been fit to give us the lease.
-const API_SERVER_WELL_WITHIN: Duration = Duration::from_secs(10);
-const API_SERVER_ASKED_EVERY: Duration = Duration::from_secs(1);
+/// How long, and how often, the API server's health is checked before the controllers start.
+const API_SERVER_HEALTHY_WITHIN: Duration = Duration::from_secs(10);
+const API_SERVER_CHECK_PERIOD: Duration = Duration::from_secs(1);
 
-/// Work was still going on when the time to end it was over.
+/// Controllers were still running when the shutdown timeout expired.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("controller shutdown timeout reached")]
 pub struct ShutdownTimeout;
 
-/// The API server did not get well in time; the last thing that was wrong with it.
+/// The API server did not become healthy in time; the last error of the health check.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("failed to wait for apiserver being healthy: timed out waiting for the condition: {0}")]
 pub struct ApiServerUnhealthy(String);
 
-/// Why work under a lock ended before its time, or not in time.
+/// Why running controllers under a lease failed.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum RunError {
-    /// It never began.
+    /// The controllers were never started.
     #[error(transparent)]
     ApiServerUnhealthy(#[from] ApiServerUnhealthy),
-    /// It did not end.
+    /// The controllers did not stop in time.
     #[error(transparent)]
     ShutdownTimeout(#[from] ShutdownTimeout),
 }
 
-/// Who starts, and in what order.
+/// Which controllers start, and in what order.
 pub struct ControllerSet {
     /// The controllers.
     pub controllers: Vec<Controller>,
-    /// The one that others may need before they can have credentials.
+    /// The controller that starts first: others may need it for their credentials.
     pub first: &'static str,
     /// Each of the others waits between once and twice this time.
     pub start_interval: Duration,
 }
 
-/// Works under a lock until its term is over, and stops in order.
+/// Runs controllers until the term ends, and shuts them down gracefully.
 ///
 /// # Errors
-/// If the API server was not well enough to begin, or work was still going on when the time to end it was over.
+/// If the API server was not healthy, or controllers were still running when the shutdown timeout expired.
 pub async fn run_controllers(
-    house: &ProcessContext,
-    roster: ControllerSet,
+    process: &ProcessContext,
+    set: ControllerSet,
     term: Term,
-    stops_within: Duration,
-    begins: impl FnOnce(&[Controller]),
+    shutdown_timeout: Duration,
+    on_start: impl FnOnce(&[Controller]),
 ) -> Result<(), RunError> {
     let Term { predecessor, leadership, stop, ready, .. } = term;
-    let legacy = PredecessorState::of(&predecessor, &house.clocks);
-    wait_for_api_server(house, &stop).await?;
-    begins(&roster.controllers);
-    let context = controller_context(house, &leadership, legacy);
-    let at_work = RunningControllers::start(house, roster, &context, || ready.signal(), &stop).await;
+    let predecessor_state = PredecessorState::of(&predecessor, &process.clocks);
+    wait_for_api_server(process, &stop).await?;
+    on_start(&set.controllers);
+    let context = controller_context(process, &leadership, predecessor_state);
+    let controllers = RunningControllers::start(process, set, &context, || ready.signal(), &stop).await;
     stop.cancelled().await;
-    Ok(at_work.stop(stops_within).await?)
+    Ok(controllers.stop(shutdown_timeout).await?)
 }
 
-/// Controllers at work under one lock.
+/// The controllers that run under one lease: how they start and stop together.
 pub struct RunningControllers {
     running: Vec<RunningController>,
 }
 
 impl RunningControllers {
-    /// Starts controllers, the first before all others; each of the others after a delay of its own. Gives up if
-    /// told to stop.
+    /// Starts controllers: the first one before all others, each of the others after its own delay. Stops
+    /// starting when `stop` is cancelled.
     pub async fn start(
-        house: &ProcessContext,
-        roster: ControllerSet,
+        process: &ProcessContext,
+        set: ControllerSet,
         context: &ControllerContext,
-        first_runs: impl FnOnce(),
+        on_first_started: impl FnOnce(),
         stop: &CancellationToken,
     ) -> Self {
-        let ControllerSet { mut controllers, first, start_interval: interval } = roster;
+        let ControllerSet { mut controllers, first, start_interval: interval } = set;
         let mut running = Vec::new();
         let start_all = async {
             if let Some(at) = controllers.iter().position(|controller| controller.name == first) {
-                running.push(start_one(house, context, controllers.remove(at), stop).await);
+                running.push(start_one(process, context, controllers.remove(at), stop).await);
             }
-            first_runs();
-            let mut chance = house.random.fork();
+            on_first_started();
+            let mut random = process.random.fork();
             let mut delayed: FuturesUnordered<_> = controllers
                 .into_iter()
                 .map(|controller| {
-                    let delay = interval.mul_f64(1.0 + chance.f64());
+                    let delay = interval.mul_f64(1.0 + random.f64());
                     async move {
                         tokio::time::sleep(delay).await;
-                        start_one(house, context, controller, stop).await
+                        start_one(process, context, controller, stop).await
                     }
                 })
                 .collect();
-            // Noted one by one: whoever has started must be stopped, even if others never start.
+            // Added one by one: a controller that has started must be stopped, even if others never start.
             while let Some(started) = delayed.next().await {
                 running.push(started);
             }
@@ -125,16 +125,16 @@ impl RunningControllers {
         Self { running }
     }
 
-    /// Lets the work under way end. Zero waits as long as it takes.
+    /// Stops the controllers and waits for running reconciles. A timeout of zero waits as long as it takes.
     ///
     /// # Errors
-    /// If work was still going on when the time was over.
+    /// If controllers were still running when the timeout expired.
     pub async fn stop(self, timeout: Duration) -> Result<(), ShutdownTimeout> {
         ended_within(timeout, self.running.into_iter().map(|running| (running.name, running.stop()))).await
     }
 }
 
-/// Waits for all to end, and names those who have not from time to time.
+/// Waits for all to end, and logs those that have not from time to time.
 async fn ended_within<F: Future<Output = ()>>(
     timeout: Duration,
     endings: impl Iterator<Item = (&'static str, F)>,
@@ -148,10 +148,10 @@ async fn ended_within<F: Future<Output = ()>>(
             still_running.lock().remove(name);
         }
     }));
-    let remind_every = if timeout.is_zero() { REMIND_EVERY } else { timeout / 3 };
+    let reminder_period = if timeout.is_zero() { REMIND_EVERY } else { timeout / 3 };
     let reminders = async {
         loop {
-            tokio::time::sleep(remind_every).await;
+            tokio::time::sleep(reminder_period).await;
             tracing::info!(controllers = ?*still_running.lock(), "Controllers are still running");
         }
     };
@@ -172,74 +172,79 @@ async fn ended_within<F: Future<Output = ()>>(
     }
 }
 
-/// What loops need of a house, while this process leads and after whoever did so before.
+/// The context of controllers of this process, while it leads and after this predecessor.
 #[must_use]
 pub fn controller_context(
-    house: &ProcessContext,
+    process: &ProcessContext,
     leadership: &Leadership,
-    legacy: PredecessorState,
+    predecessor_state: PredecessorState,
 ) -> ControllerContext {
     let leadership = leadership.clone();
     ControllerContext {
-        caches: house.caches.clone(),
-        clocks: house.clocks.clone(),
-        random: house.random.clone(),
-        metrics: house.metrics.clone(),
+        caches: process.caches.clone(),
+        clocks: process.clocks.clone(),
+        random: process.random.clone(),
+        metrics: process.metrics.clone(),
         is_leader: Arc::new(move || leadership.still_held()),
         in_flight_max: IN_FLIGHT_MAX,
-        predecessor_state: Arc::new(legacy),
+        predecessor_state: Arc::new(predecessor_state),
     }
 }
 
 async fn start_one(
-    house: &ProcessContext,
+    process: &ProcessContext,
     context: &ControllerContext,
     controller: Controller,
     stop: &CancellationToken,
 ) -> RunningController {
     let factory =
-        house.factory.with_qps_multiplier(controller.qps_multiplier.qps, controller.qps_multiplier.burst);
+        process.factory.with_qps_multiplier(controller.qps_multiplier.qps, controller.qps_multiplier.burst);
     let factory = factory.with_write_fence(context.is_leader.clone());
     let client = match controller.service_account {
         Some(account) => factory.for_controller(account),
         None => factory.root("tokens-controller"),
     };
-    let recorder =
-        EventRecorder::for_controller(&controller, client.clone(), house.clocks.clone(), house.random.fork());
+    let recorder = EventRecorder::for_controller(
+        &controller,
+        client.clone(),
+        process.clocks.clone(),
+        process.random.fork(),
+    );
     let record: Arc<dyn Fn(PlannedEvent) + Send + Sync> = match recorder {
         Some((recorder, writer)) => {
             tokio::spawn(writer.run(stop.clone()));
-            Arc::new(move |note| recorder.record(note))
+            Arc::new(move |event| recorder.record(event))
         }
-        None => Arc::new(|_| unreachable!("a controller without a component records no events")),
+        None => Arc::new(|_| unreachable!("a controller without an event component records no events")),
     };
     loops::start(controller, context, client, record).await
 }
 
-/// A manager whose API server is not healthy would only fill its log; its supervisor starts it again.
+/// Waits until the API server is healthy. A manager without a healthy API server would only fill its log; its
+/// supervisor restarts it.
 ///
 /// # Errors
-/// If it is not well for too long.
+/// If it is not healthy within 10 s.
 pub async fn wait_for_api_server(
-    house: &ProcessContext,
+    process: &ProcessContext,
     stop: &CancellationToken,
 ) -> Result<(), ApiServerUnhealthy> {
-    let client = house.factory.root("kube-controller-manager");
-    let mut last = "no answer".to_owned();
+    let client = process.factory.root("kube-controller-manager");
+    let mut last = "no response".to_owned();
     tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
-        () = tokio::time::sleep(API_SERVER_WELL_WITHIN) => Err(ApiServerUnhealthy(last)),
-        () = until_well(&client, &mut last) => Ok(()),
+        () = tokio::time::sleep(API_SERVER_HEALTHY_WITHIN) => Err(ApiServerUnhealthy(last)),
+        () = until_healthy(&client, &mut last) => Ok(()),
     }
 }
 
-/// Asks until all is well, and notes what was wrong last.
-async fn until_well(client: &kube::Client, last: &mut String) {
-    let mut asking = tokio::time::interval(API_SERVER_ASKED_EVERY);
-    asking.set_missed_tick_behavior(MissedTickBehavior::Delay);
+/// Checks until the API server is healthy, and keeps the last error.
+async fn until_healthy(client: &kube::Client, last: &mut String) {
+    let mut checks = tokio::time::interval(API_SERVER_CHECK_PERIOD);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        asking.tick().await;
+        checks.tick().await;
         match Call::raw(http::Method::GET, "/healthz").send_for_bytes(client).await {
             Ok(_) => return,
             Err(failure) => *last = failure.to_string(),

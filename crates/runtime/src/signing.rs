@@ -1,7 +1,7 @@
 //! Signs service account tokens with the key that the API server trusts.
 //!
-//! `jsonwebtoken` was looked at and does not serve: it has no ES512, which the original accepts. What
-//! is left without it is two base64 parts and a signature.
+//! `jsonwebtoken` is not suitable: it has no ES512, which the original accepts. Without it, two base64 parts
+//! and a signature remain.
 
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
@@ -18,10 +18,10 @@ use thiserror::Error;
 /// Why a key cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum KeyError {
-    /// Nothing in the file is a private key of a form that is known.
+    /// Nothing in the file is a private key of a known format.
     #[error("data does not contain a valid RSA or ECDSA private key")]
     NoKey,
-    /// There is a private key, but tokens cannot be signed with it.
+    /// There is a private key, but it cannot sign tokens.
     #[error(
         "unsupported key type: only RSA and ECDSA with P-256, P-384 or P-521 sign service account tokens"
     )]
@@ -46,11 +46,11 @@ const CURVES: [(&EcdsaSigningAlgorithm, &str); 3] = [
 ];
 
 impl Signer {
-    /// Uses the first private key in a PEM file. Other blocks, and blocks that cannot be read, are
-    /// passed over.
+    /// Uses the first private key in a PEM file. Other blocks, and blocks that cannot be decoded, are
+    /// skipped.
     ///
     /// # Errors
-    /// If there is no private key, or one of a kind that cannot sign tokens.
+    /// If there is no private key, or one of a type that cannot sign tokens.
     pub fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
         let mut refusal = KeyError::NoKey;
         for (kind, der) in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem).filter_map(Result::ok) {
@@ -65,7 +65,7 @@ impl Signer {
             };
             match found {
                 Some((key, algorithm)) => return Self::new(key, algorithm),
-                // A well-formed key of another kind is a clearer message than "no key".
+                // For a well-formed key of another type, "unsupported" is clearer than "no key".
                 None if is_private_key(kind, &der) => refusal = KeyError::Unsupported,
                 None => {}
             }
@@ -85,10 +85,10 @@ impl Signer {
         Ok(Self { key, header_base64: BASE64_URL_SAFE_NO_PAD.encode(header) })
     }
 
-    /// Makes a compact JWS of claims.
+    /// Signs claims as a compact JWS.
     ///
     /// # Errors
-    /// If the signature cannot be made.
+    /// If signing fails.
     pub fn sign(&self, claims: &Value) -> Result<String, String> {
         let claims_base64 = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
         let message = format!("{}.{claims_base64}", self.header_base64);
@@ -102,7 +102,7 @@ impl Signer {
                 pair.sign(&random, message.as_bytes()).map(|signature| signature.as_ref().to_vec())
             }
         }
-        .map_err(|_| "the key refused to sign".to_owned())?;
+        .map_err(|_| "signing with the private key failed".to_owned())?;
         Ok(format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
     }
 }
@@ -177,7 +177,7 @@ mod tests {
 
     /// Proves SAT-3, SAT-45, SAT-46.
     #[test]
-    fn every_kind_of_key_signs_under_its_own_name() {
+    fn every_key_type_signs_with_its_algorithm_name() {
         let der = rsa_pkcs8();
         let public = RsaKeyPair::from_pkcs8(&der).unwrap().public_key().as_ref().to_vec();
         check(&pem("PRIVATE KEY", &der), "RS256", &RSA_PKCS1_2048_8192_SHA256, &public);
@@ -195,7 +195,7 @@ mod tests {
 
     /// Proves SAT-2.
     #[test]
-    fn the_first_key_that_can_be_read_is_used() {
+    fn first_decodable_key_is_used() {
         let der = rsa_pkcs8();
         let noise = pem("EC PARAMETERS", &[6, 8, 42]) + &pem("PRIVATE KEY", b"garbage") + "plain text\n";
         assert!(Signer::from_pem((noise.clone() + &pem("PRIVATE KEY", &der)).as_bytes()).is_ok());
@@ -206,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_another_kind_is_refused_by_name() {
+    fn key_of_an_unsupported_type_is_refused() {
         let ed25519 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
         let refused = Signer::from_pem(pem("PRIVATE KEY", ed25519.as_ref()).as_bytes()).err();
         assert_eq!(refused, Some(KeyError::Unsupported));
     }
 
     #[test]
-    fn the_old_form_of_rsa_keys_is_read() {
+    fn pkcs1_rsa_key_is_accepted() {
         // PKCS #8 wraps PKCS #1: the inner key is the last octet string.
         let der = rsa_pkcs8();
         let inner = der.windows(4).position(|bytes| bytes[0] == 4 && bytes[1] == 0x82).unwrap() + 4;

@@ -1,10 +1,10 @@
-//! Lets what an item tells gather: the first telling after a quiet time is sent at once, those that follow are
-//! spaced, ever more widely while there is no end to them.
+//! Coalesces status writes per key: the first write after a quiet period is sent immediately, the following
+//! ones are spaced at growing intervals of 200 ms to 1 s.
 //!
-//! A write that only tells (see [`StatusUrgency`]) is made anew from the caches by every turn of its item. So one that is
-//! not sent is not lost: the item is looked at again when the time has come, and tells what holds then. Of a
-//! thousand pods that become ready in three seconds, people and other controllers hear in a few writes instead of
-//! hundreds.
+//! A coalesced write (see [`StatusUrgency`]) is computed from the caches by every reconcile of its key. So a
+//! write that is not sent is not lost: the key is requeued for the end of the interval, and that reconcile
+//! writes the state of then. When a thousand pods become ready in three seconds, this takes a few status
+//! writes instead of hundreds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,91 +12,92 @@ use std::time::Duration;
 use keleustes_objects::Key;
 use keleustes_plan::StatusUrgency;
 
-/// How long tellings gather after the first of a row.
+/// How long writes are coalesced after the first of a series.
 pub const INTERVAL_FIRST: Duration = Duration::from_millis(200);
 
-/// How long they gather at most, however long the row is.
+/// The longest interval between two writes of a series.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-/// With fewer records than this, nobody looks for those that are no longer needed.
+/// Below this number of records, no search for obsolete ones is made.
 const RECORDS_MIN: usize = 64;
 
-/// What the items of one loop have told lately. It knows no clock: time is handed in with every call.
+/// The recent status writes of one loop's keys. It has no clock: every call passes the time.
 #[derive(Default)]
 pub struct StatusCoalescer {
     records: BTreeMap<Key, Record>,
-    /// How many records there were after the last search for those no longer needed.
-    kept: usize,
+    /// How many records there were after the last search for obsolete ones.
+    records_kept: usize,
 }
 
 #[derive(Default)]
 struct Record {
-    /// When it last told something.
-    told_at: Option<Duration>,
-    /// How long what comes after that gathers.
-    gap: Duration,
-    /// Until when tellings gather.
-    gathers_until: Duration,
-    /// Since when it has had something to tell.
-    owes_since: Option<Duration>,
-    /// Whether the turn under way, or the last one, had to keep something to itself.
-    owes: bool,
+    /// When the last status write was sent.
+    written_at: Option<Duration>,
+    /// The interval after that write.
+    interval: Duration,
+    /// Until when writes are held back.
+    held_until: Duration,
+    /// Since when a write has been held back.
+    held_since: Option<Duration>,
+    /// Whether the current reconcile, or the last one, held a write back.
+    holds_write: bool,
 }
 
 impl StatusCoalescer {
-    /// Notes that a turn of an item begins. It will find out anew whether there is anything to tell.
+    /// Starts a reconcile of a key, which determines again whether there is a status to write.
     pub fn begin_reconcile(&mut self, key: &Key) {
         if let Some(record) = self.records.get_mut(key) {
-            record.owes = false;
+            record.holds_write = false;
         }
     }
 
-    /// Whether an item may tell something now.
-    pub fn may_write_now(&mut self, key: &Key, telling: StatusUrgency, now: Duration) -> bool {
-        if telling == StatusUrgency::Immediate {
+    /// Whether a status write of this urgency may be sent now.
+    pub fn may_write_now(&mut self, key: &Key, urgency: StatusUrgency, now: Duration) -> bool {
+        if urgency == StatusUrgency::Immediate {
             return true;
         }
         let record = self.records.entry(key.clone()).or_default();
-        let mut from = record.gathers_until;
-        if telling == StatusUrgency::Superseded {
-            from = record.owes_since.unwrap_or(now) + INTERVAL_MAX;
-            // What the next turn tells may still be on its way to what this one was about.
-            record.gathers_until = record.gathers_until.max((now + INTERVAL_FIRST).min(from));
+        let mut from = record.held_until;
+        if urgency == StatusUrgency::Superseded {
+            from = record.held_since.unwrap_or(now) + INTERVAL_MAX;
+            // The next reconcile may compute a status that a further write is about to change.
+            record.held_until = record.held_until.max((now + INTERVAL_FIRST).min(from));
         }
         if now < from {
-            record.owes_since.get_or_insert(now);
-            record.owes = true;
+            record.held_since.get_or_insert(now);
+            record.holds_write = true;
         }
         now >= from
     }
 
-    /// Notes that an item has told something.
+    /// Records that a status write was sent.
     pub fn record_write(&mut self, key: &Key, now: Duration) {
         let record = self.records.entry(key.clone()).or_default();
-        let in_a_row = record.told_at.is_some_and(|told_at| now.saturating_sub(told_at) < 2 * record.gap);
-        record.gap = if in_a_row { (2 * record.gap).min(INTERVAL_MAX) } else { INTERVAL_FIRST };
-        record.told_at = Some(now);
-        record.gathers_until = now + record.gap;
-        (record.owes_since, record.owes) = (None, false);
-        self.forget_the_calm(now);
+        let in_series =
+            record.written_at.is_some_and(|written_at| now.saturating_sub(written_at) < 2 * record.interval);
+        record.interval = if in_series { (2 * record.interval).min(INTERVAL_MAX) } else { INTERVAL_FIRST };
+        record.written_at = Some(now);
+        record.held_until = now + record.interval;
+        (record.held_since, record.holds_write) = (None, false);
+        self.drop_obsolete(now);
     }
 
-    /// Notes that a turn has ended, and says in how long there must be another because something was not told.
+    /// Ends a reconcile and returns after how long the key must be requeued because a write was held back.
     pub fn end_reconcile(&mut self, key: &Key, now: Duration) -> Option<Duration> {
         let record = self.records.get_mut(key)?;
-        if !record.owes {
-            record.owes_since = None;
+        if !record.holds_write {
+            record.held_since = None;
             return None;
         }
-        Some(record.gathers_until.saturating_sub(now))
+        Some(record.held_until.saturating_sub(now))
     }
 
-    /// Items that nobody asks about again would otherwise stay for ever.
-    fn forget_the_calm(&mut self, now: Duration) {
-        if self.records.len() > (2 * self.kept).max(RECORDS_MIN) {
-            let is_in_a_row = |record: &Record| now < record.gathers_until + INTERVAL_MAX;
-            self.records.retain(|_, record| record.owes || is_in_a_row(record));
-            self.kept = self.records.len();
+    /// Keys that are never enqueued again would otherwise stay for ever.
+    fn drop_obsolete(&mut self, now: Duration) {
+        if self.records.len() > (2 * self.records_kept).max(RECORDS_MIN) {
+            let is_in_series = |record: &Record| now < record.held_until + INTERVAL_MAX;
+            self.records.retain(|_, record| record.holds_write || is_in_series(record));
+            self.records_kept = self.records.len();
         }
     }
 }
@@ -107,119 +108,125 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// One item at a time that moves on by hand.
+    /// One key, with a clock that the test advances.
     struct Item {
-        pace: StatusCoalescer,
+        coalescer: StatusCoalescer,
         key: Key,
         now: Duration,
     }
 
     impl Item {
         fn new() -> Self {
-            // Some time after the start, as a rule.
+            // Not at time zero, as in a running process.
             Self {
-                pace: StatusCoalescer::default(),
+                coalescer: StatusCoalescer::default(),
                 key: Key::namespaced("shop", "web"),
                 now: 1000 * INTERVAL_MAX,
             }
         }
 
-        /// A turn that wants to tell something, so long after the one before: when there must be another, if it may
-        /// not.
-        fn turn(&mut self, after: Duration, telling: Option<StatusUrgency>) -> Option<Duration> {
+        /// A reconcile that wants to write its status, this long after the previous one. Returns when the key
+        /// must be requeued if the write is held back.
+        fn reconcile(&mut self, after: Duration, urgency: Option<StatusUrgency>) -> Option<Duration> {
             self.now += after;
-            self.pace.begin_reconcile(&self.key);
-            let told = telling.is_some_and(|telling| self.pace.may_write_now(&self.key, telling, self.now));
-            if told {
-                self.pace.record_write(&self.key, self.now);
+            self.coalescer.begin_reconcile(&self.key);
+            let sent =
+                urgency.is_some_and(|urgency| self.coalescer.may_write_now(&self.key, urgency, self.now));
+            if sent {
+                self.coalescer.record_write(&self.key, self.now);
             }
-            let again = self.pace.end_reconcile(&self.key, self.now);
-            assert!(!told || again.is_none(), "what has been told is not owed");
-            again
+            let requeue_after = self.coalescer.end_reconcile(&self.key, self.now);
+            assert!(!sent || requeue_after.is_none(), "a sent write is not held back");
+            requeue_after
         }
 
-        /// Wants to tell something new every ten milliseconds for so long; how long after each other it may.
-        fn chatter(&mut self, how_long: Duration, telling: StatusUrgency) -> Vec<u128> {
-            let (mut gaps, end, mut last) = (Vec::new(), self.now + how_long, self.now);
+        /// Wants to write a new status every 10 ms for this long. Returns the times between the writes that
+        /// are sent.
+        fn reconcile_every_10_ms(&mut self, duration: Duration, urgency: StatusUrgency) -> Vec<u128> {
+            let (mut intervals, end, mut last) = (Vec::new(), self.now + duration, self.now);
             while self.now < end {
-                if self.turn(10 * MS, Some(telling)).is_none() {
-                    gaps.push((self.now - last).as_millis());
+                if self.reconcile(10 * MS, Some(urgency)).is_none() {
+                    intervals.push((self.now - last).as_millis());
                     last = self.now;
                 }
             }
-            gaps
+            intervals
         }
     }
 
     #[test]
-    fn the_first_telling_is_free_and_those_after_it_are_spaced_ever_more_widely() {
-        let gaps = Item::new().chatter(Duration::from_secs(5), StatusUrgency::Coalesce);
-        assert_eq!(gaps, [10, 200, 400, 800, 1000, 1000, 1000]);
+    fn first_status_write_is_immediate_and_later_ones_are_spaced_at_growing_intervals() {
+        let intervals = Item::new().reconcile_every_10_ms(Duration::from_secs(5), StatusUrgency::Coalesce);
+        assert_eq!(intervals, [10, 200, 400, 800, 1000, 1000, 1000]);
     }
 
     #[test]
-    fn what_must_be_known_at_once_waits_for_nobody() {
-        let gaps = Item::new().chatter(50 * MS, StatusUrgency::Immediate);
-        assert_eq!(gaps, [10; 5]);
+    fn immediate_writes_are_never_held_back() {
+        let intervals = Item::new().reconcile_every_10_ms(50 * MS, StatusUrgency::Immediate);
+        assert_eq!(intervals, [10; 5]);
     }
 
     #[test]
-    fn whoever_has_been_quiet_is_heard_at_once_again() {
+    fn key_that_was_quiet_writes_immediately_again() {
         let mut item = Item::new();
-        item.chatter(Duration::from_secs(5), StatusUrgency::Coalesce);
-        assert_eq!(item.turn(2 * INTERVAL_MAX, Some(StatusUrgency::Coalesce)), None);
-        assert_eq!(item.turn(10 * MS, Some(StatusUrgency::Coalesce)), Some(INTERVAL_FIRST - 10 * MS));
+        item.reconcile_every_10_ms(Duration::from_secs(5), StatusUrgency::Coalesce);
+        assert_eq!(item.reconcile(2 * INTERVAL_MAX, Some(StatusUrgency::Coalesce)), None);
+        assert_eq!(item.reconcile(10 * MS, Some(StatusUrgency::Coalesce)), Some(INTERVAL_FIRST - 10 * MS));
     }
 
     #[test]
-    fn what_changes_now_and_then_is_told_each_time() {
+    fn status_that_changes_rarely_is_written_each_time() {
         let mut item = Item::new();
         for _ in 0..10 {
-            assert_eq!(item.turn(2 * INTERVAL_FIRST, Some(StatusUrgency::Coalesce)), None);
+            assert_eq!(item.reconcile(2 * INTERVAL_FIRST, Some(StatusUrgency::Coalesce)), None);
         }
     }
 
     #[test]
-    fn what_was_not_told_is_told_when_the_time_has_come() {
+    fn held_back_write_is_sent_at_the_end_of_the_interval() {
         let mut item = Item::new();
-        assert_eq!(item.turn(MS, Some(StatusUrgency::Coalesce)), None);
-        let wait = item.turn(MS, Some(StatusUrgency::Coalesce)).unwrap();
-        // Other turns in between neither put it off nor bring it on.
-        assert_eq!(item.turn(MS, Some(StatusUrgency::Coalesce)), Some(wait - MS));
-        assert_eq!(item.turn(wait - MS, Some(StatusUrgency::Coalesce)), None);
+        assert_eq!(item.reconcile(MS, Some(StatusUrgency::Coalesce)), None);
+        let wait = item.reconcile(MS, Some(StatusUrgency::Coalesce)).unwrap();
+        // Other reconciles in between change nothing about that time.
+        assert_eq!(item.reconcile(MS, Some(StatusUrgency::Coalesce)), Some(wait - MS));
+        assert_eq!(item.reconcile(wait - MS, Some(StatusUrgency::Coalesce)), None);
     }
 
     #[test]
-    fn what_turns_out_not_to_be_news_is_not_owed() {
+    fn write_that_is_no_longer_needed_is_not_held_back() {
         let mut item = Item::new();
-        item.turn(MS, Some(StatusUrgency::Coalesce));
-        assert!(item.turn(MS, Some(StatusUrgency::Coalesce)).is_some());
-        assert_eq!(item.turn(MS, None), None);
-        // Nor is it remembered as something that has been waiting.
-        item.turn(INTERVAL_MAX, Some(StatusUrgency::Superseded));
-        assert!(item.turn(INTERVAL_MAX - MS, Some(StatusUrgency::Superseded)).is_some());
+        item.reconcile(MS, Some(StatusUrgency::Coalesce));
+        assert!(item.reconcile(MS, Some(StatusUrgency::Coalesce)).is_some());
+        assert_eq!(item.reconcile(MS, None), None);
+        // Nor does it count as held back since then.
+        item.reconcile(INTERVAL_MAX, Some(StatusUrgency::Superseded));
+        assert!(item.reconcile(INTERVAL_MAX - MS, Some(StatusUrgency::Superseded)).is_some());
     }
 
     #[test]
-    fn what_is_outdated_waits_for_news_but_not_for_ever() {
+    fn superseded_status_is_held_back_for_at_most_a_second() {
         let mut item = Item::new();
-        assert_eq!(item.turn(MS, Some(StatusUrgency::Superseded)), Some(INTERVAL_FIRST));
+        assert_eq!(item.reconcile(MS, Some(StatusUrgency::Superseded)), Some(INTERVAL_FIRST));
         assert_eq!(
-            item.turn(MS, Some(StatusUrgency::Coalesce)),
+            item.reconcile(MS, Some(StatusUrgency::Coalesce)),
             Some(INTERVAL_FIRST - MS),
-            "what follows gathers"
+            "the next write is held back, too"
         );
-        assert_eq!(item.turn(INTERVAL_FIRST - MS, Some(StatusUrgency::Coalesce)), None);
-        let gaps = Item::new().chatter(Duration::from_secs(5), StatusUrgency::Superseded);
-        assert_eq!(gaps, [1010, 1010, 1010, 1010], "one that is never done tells how far it is");
+        assert_eq!(item.reconcile(INTERVAL_FIRST - MS, Some(StatusUrgency::Coalesce)), None);
+        let intervals = Item::new().reconcile_every_10_ms(Duration::from_secs(5), StatusUrgency::Superseded);
+        assert_eq!(
+            intervals,
+            [1010, 1010, 1010, 1010],
+            "a status that is always superseded is written every second"
+        );
     }
 
     #[test]
-    fn items_that_have_become_quiet_do_not_pile_up() {
-        let mut pace = StatusCoalescer::default();
+    fn records_of_quiet_keys_are_dropped() {
+        let mut coalescer = StatusCoalescer::default();
         for n in 0..10_000_u32 {
-            pace.record_write(&Key::cluster(format!("n{n}")), n * INTERVAL_MAX);
+            coalescer.record_write(&Key::cluster(format!("n{n}")), n * INTERVAL_MAX);
         }
-        assert!(pace.records.len() <= RECORDS_MIN + 1, "{}", pace.records.len());
+        assert!(coalescer.records.len() <= RECORDS_MIN + 1, "{}", coalescer.records.len());
     }
 }

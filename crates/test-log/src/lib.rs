@@ -1,8 +1,8 @@
-//! What a test's own thread logs, heard in full whatever other tests do meanwhile.
+//! Captures what a test's own thread logs, completely and independently of other tests.
 //!
-//! A line of the log is switched off for good where nobody is interested in it at the moment it is first reached.
-//! When that moment and the start of a listener on another thread coincide, the listener goes without the line. So
-//! there is one listener for the whole process that is never quite uninterested, and hears nothing.
+//! `tracing` disables a callsite permanently if no subscriber is interested when it is first reached. If that
+//! happens while another thread is installing its subscriber, that subscriber misses the line. So there is
+//! one global subscriber that keeps every callsite enabled and records nothing.
 
 use std::io::Write;
 use std::sync::{Arc, Once};
@@ -14,19 +14,20 @@ use tracing_subscriber::filter::dynamic_filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// What was logged on the thread of a test, line by line, without times and targets.
+/// The log of a test's thread, line by line, without times and targets.
 #[derive(Clone, Default)]
 pub struct TestLog(Arc<Mutex<Vec<u8>>>);
 
 impl TestLog {
-    /// Listens on this thread, to this level and all above it, until the guard is dropped.
+    /// Captures lines of this level and above on this thread, until the guard is dropped.
     #[must_use]
     pub fn capture(level: Level) -> (Self, DefaultGuard) {
-        static NEVER_UNINTERESTED: Once = Once::new();
-        NEVER_UNINTERESTED.call_once(|| {
-            let nothing = tracing_subscriber::registry().with(dynamic_filter_fn(|_, _| false));
-            // Whoever has set another one before has an interest of their own.
-            let _ = tracing::subscriber::set_global_default(nothing);
+        static KEEP_CALLSITES_ENABLED: Once = Once::new();
+        KEEP_CALLSITES_ENABLED.call_once(|| {
+            let subscriber_without_output =
+                tracing_subscriber::registry().with(dynamic_filter_fn(|_, _| false));
+            // A global subscriber that was set before serves the same purpose.
+            let _ = tracing::subscriber::set_global_default(subscriber_without_output);
         });
         let log = Self::default();
         let subscriber = tracing_subscriber::fmt()
@@ -38,21 +39,21 @@ impl TestLog {
         (log, tracing::subscriber::set_default(subscriber.finish()))
     }
 
-    /// Everything so far.
+    /// Everything captured so far.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock()).into_owned()
     }
 
-    /// The lines in which all these words stand.
+    /// The lines that contain all these words.
     #[must_use]
     pub fn lines(&self, words: &[&str]) -> Vec<String> {
         let text = self.text();
-        let fits = |line: &&str| words.iter().all(|word| line.contains(word));
-        text.lines().filter(fits).map(str::to_owned).collect()
+        let matches = |line: &&str| words.iter().all(|word| line.contains(word));
+        text.lines().filter(matches).map(str::to_owned).collect()
     }
 
-    /// How many lines have all these words.
+    /// How many lines contain all these words.
     #[must_use]
     pub fn count(&self, words: &[&str]) -> usize {
         self.lines(words).len()
@@ -82,12 +83,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_thread_and_these_levels_are_heard() {
-        let (log, _listening) = TestLog::at(Level::INFO);
+    fn only_this_thread_and_these_levels_are_captured() {
+        let (log, _guard) = TestLog::capture(Level::INFO);
         tracing::info!(oars = 2, "rowing");
         tracing::debug!("resting");
         std::thread::scope(|scope| {
-            scope.spawn(|| tracing::info!("somebody else rowing"));
+            scope.spawn(|| tracing::info!("rowing on another thread"));
         });
         assert_eq!(log.lines(&["rowing", "oars=2"]), [" INFO rowing oars=2"]);
         assert_eq!(log.count(&[]), 1);

@@ -1,4 +1,4 @@
-//! An Event as the API stores it: about whom, by whom, when, and how often.
+//! An Event as the API stores it.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize, Serializer};
 /// Core events; the original's controllers write no others.
 pub(super) const EVENTS: Resource = Resource::namespaced("", "v1", "events", "Event");
 
-/// Where events about cluster-scoped objects live.
+/// The namespace of events about cluster-scoped objects.
 const NAMESPACE_FOR_CLUSTER_SCOPED: &str = "default";
 
-/// The longest name of an object of the API.
+/// The longest name of an API object.
 const NAME_BYTES_MAX: usize = 253;
 
-/// Clocks that tick more coarsely than this cannot tell one event from the next by time alone.
+/// Below this difference, two equal or decreasing readings are one tick of a coarse clock.
 const CLOCK_TICK_NANOS_MAX: i64 = 1_000_000;
 
 /// A reading of the wall clock, in nanoseconds since 1970.
@@ -24,20 +24,20 @@ const CLOCK_TICK_NANOS_MAX: i64 = 1_000_000;
 pub struct WallNanos(pub i64);
 
 impl WallNanos {
-    /// The same moment as the API writes it: the second that has begun.
+    /// The same time in whole seconds, as the API writes it.
     fn time(self) -> Time {
         Time::from_unix_seconds(self.0.div_euclid(1_000_000_000))
     }
 }
 
-/// An event on its way to the API.
+/// An event to be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
     api_version: &'static str,
     kind: &'static str,
     metadata: Metadata,
-    #[serde(serialize_with = "as_reference")]
+    #[serde(serialize_with = "serialize_reference")]
     pub(super) involved_object: InvolvedObject,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) reason: String,
@@ -61,14 +61,14 @@ struct Metadata {
     annotations: BTreeMap<String, String>,
 }
 
-/// There is no host: controllers belong to the cluster.
+/// Without a host: controllers belong to the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Source {
     component: &'static str,
 }
 
-/// What a repetition changes in an event that the API already has. There is nothing in it that could
-/// make the API refuse it because somebody else wrote in between.
+/// What a repetition changes in a stored event. Without a resourceVersion, it never conflicts with other
+/// writers.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Repetition<'a> {
@@ -78,10 +78,15 @@ struct Repetition<'a> {
 }
 
 impl Event {
-    /// A first event about what was noted at this moment.
+    /// The first event of a planned event recorded at this time.
     #[must_use]
-    pub fn new(note: PlannedEvent, component: &'static str, at: WallNanos, names: &mut EventNames) -> Self {
-        let namespace = match note.involved_object.namespace.as_str() {
+    pub fn new(
+        planned: PlannedEvent,
+        component: &'static str,
+        at: WallNanos,
+        names: &mut EventNames,
+    ) -> Self {
+        let namespace = match planned.involved_object.namespace.as_str() {
             "" => NAMESPACE_FOR_CLUSTER_SCOPED,
             namespace => namespace,
         };
@@ -89,14 +94,14 @@ impl Event {
             api_version: "v1",
             kind: "Event",
             metadata: Metadata {
-                name: names.next(&note.involved_object.name, at),
+                name: names.next(&planned.involved_object.name, at),
                 namespace: namespace.to_owned(),
-                annotations: note.annotations,
+                annotations: planned.annotations,
             },
-            severity: note.event_type.as_str(),
-            involved_object: note.involved_object,
-            reason: note.reason,
-            message: note.message,
+            severity: planned.event_type.as_str(),
+            involved_object: planned.involved_object,
+            reason: planned.reason,
+            message: planned.message,
             source: Source { component },
             first_timestamp: at.time(),
             last_timestamp: at.time(),
@@ -105,10 +110,10 @@ impl Event {
         }
     }
 
-    /// The event that stands for this one and others like it.
+    /// The aggregated event for this one and similar ones.
     ///
     /// Parity: neither annotations nor reporter are copied (client-go/tools/record/events_cache.go).
-    pub(super) fn combined(self, now: WallNanos, names: &mut EventNames) -> Self {
+    pub(super) fn aggregated(self, now: WallNanos, names: &mut EventNames) -> Self {
         Self {
             metadata: Metadata {
                 name: names.next(&self.involved_object.name, now),
@@ -124,7 +129,7 @@ impl Event {
         }
     }
 
-    /// The same event as one more of those that the API already knows under this name.
+    /// The same event as a repetition of a stored one of this name.
     pub(super) fn repeating(mut self, name: &str, first_timestamp: Time, count: u32) -> Self {
         self.metadata.name.clear();
         self.metadata.name.push_str(name);
@@ -133,31 +138,31 @@ impl Event {
         self
     }
 
-    /// Where the event is kept.
+    /// The namespace and name of the event.
     #[must_use]
     pub fn key(&self) -> Key {
         Key::namespaced(self.metadata.namespace.as_str(), self.metadata.name.as_str())
     }
 
-    /// Its name.
+    /// The name of the event.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.metadata.name
     }
 
-    /// How often it has happened.
+    /// How often it has occurred.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The strategic merge patch that brings the API's copy up to date.
+    /// The strategic merge patch that updates the stored event.
     pub(super) fn repetition(&self) -> impl Serialize {
         Repetition { count: self.count, last_timestamp: self.last_timestamp, message: &self.message }
     }
 }
 
-/// What is kept of the event that the API answers with.
+/// The part of the API's response that is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredEvent {
@@ -178,7 +183,7 @@ impl StoredEvent {
     }
 }
 
-fn as_reference<S: Serializer>(involved: &InvolvedObject, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_reference<S: Serializer>(involved: &InvolvedObject, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Reference<'a> {
@@ -209,30 +214,30 @@ fn as_reference<S: Serializer>(involved: &InvolvedObject, serializer: S) -> Resu
     .serialize(serializer)
 }
 
-/// Gives each event of a pipeline a name of its own.
+/// Gives each event of a pipeline a unique name.
 pub struct EventNames {
     last_nanos: i64,
-    chance: Rng,
+    random: Rng,
 }
 
 impl EventNames {
-    /// Names that fall back on this source of chance.
+    /// Names that fall back on this source of randomness.
     #[must_use]
-    pub fn new(chance: Rng) -> Self {
-        Self { last_nanos: i64::MIN, chance }
+    pub fn new(random: Rng) -> Self {
+        Self { last_nanos: i64::MIN, random }
     }
 
-    /// The object's name and the time, or chance if that cannot be a name.
+    /// The object's name and the time, or a UUID if that is not a valid name.
     fn next(&mut self, object: &str, at: WallNanos) -> String {
-        let nanos = self.untaken(at);
+        let nanos = self.unique_nanos(at);
         let sign = if nanos < 0 { "-" } else { "" };
         let name = format!("{object}.{sign}{:x}", nanos.unsigned_abs());
         if is_dns_subdomain(&name) { name } else { self.uuid() }
     }
 
-    /// Two events may fall into one tick of a coarse clock; under one name the second would be refused.
-    /// A clock that is set back further is believed.
-    fn untaken(&mut self, at: WallNanos) -> i64 {
+    /// Two events may fall into one tick of a coarse clock; the second would be refused under the same name.
+    /// A clock that is set back further is used as it is.
+    fn unique_nanos(&mut self, at: WallNanos) -> i64 {
         let behind_nanos = self.last_nanos.saturating_sub(at.0);
         self.last_nanos = if (0..CLOCK_TICK_NANOS_MAX).contains(&behind_nanos) {
             self.last_nanos.saturating_add(1)
@@ -244,7 +249,7 @@ impl EventNames {
 
     /// A random UUID: version 4, variant 1.
     fn uuid(&mut self) -> String {
-        let random = self.chance.u128(..);
+        let random = self.random.u128(..);
         let bits = random & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
         format!(
             "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
@@ -257,17 +262,17 @@ impl EventNames {
     }
 }
 
-/// Whether a text can be the name of most kinds: dotted words of lower-case letters, digits and hyphens,
-/// each beginning and ending with a letter or digit.
+/// Whether a text is a DNS subdomain: dotted labels of lower-case letters, digits and hyphens, each beginning
+/// and ending with a letter or digit.
 fn is_dns_subdomain(name: &str) -> bool {
     let is_edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_word = |word: &str| {
-        let bytes = word.as_bytes();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
         bytes.first().is_some_and(is_edge)
             && bytes.last().is_some_and(is_edge)
             && bytes.iter().all(|byte| is_edge(byte) || *byte == b'-')
     };
-    name.len() <= NAME_BYTES_MAX && name.split('.').all(is_word)
+    name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label)
 }
 
 #[cfg(test)]
@@ -295,17 +300,17 @@ pub(super) mod tests {
         EventNames::new(Rng::with_seed(7))
     }
 
-    fn body(note: PlannedEvent) -> Value {
-        serde_json::to_value(Event::new(note, "job-controller", NOW, &mut names())).unwrap()
+    fn body(planned: PlannedEvent) -> Value {
+        serde_json::to_value(Event::new(planned, "job-controller", NOW, &mut names())).unwrap()
     }
 
     /// Proves EVT-10, EVT-12, EVT-13, EVT-14, EVT-15.
     #[test]
-    fn an_event_tells_about_whom_by_whom_and_when() {
-        let mut note = PlannedEvent::normal(pod(), "SuccessfulCreate", "Created pod: web-1");
-        note.annotations.insert("a".to_owned(), "b".to_owned());
+    fn event_has_involved_object_component_and_time() {
+        let mut planned = PlannedEvent::normal(pod(), "SuccessfulCreate", "Created pod: web-1");
+        planned.annotations.insert("a".to_owned(), "b".to_owned());
         assert_eq!(
-            body(note),
+            body(planned),
             json!({
                 "apiVersion": "v1",
                 "kind": "Event",
@@ -336,7 +341,7 @@ pub(super) mod tests {
 
     /// Proves EVT-12.
     #[test]
-    fn events_about_cluster_scoped_objects_live_in_default() {
+    fn events_about_cluster_scoped_objects_are_in_namespace_default() {
         let node =
             InvolvedObject { kind: "Node".to_owned(), name: "n1".to_owned(), ..InvolvedObject::default() };
         let body = body(PlannedEvent::warning(node, "NodeNotReady", "n1 is not ready"));
@@ -348,7 +353,7 @@ pub(super) mod tests {
 
     /// Proves EVT-11.
     #[test]
-    fn a_reference_to_a_part_of_an_object_is_kept() {
+    fn field_path_of_the_involved_object_is_kept() {
         let part = InvolvedObject { field_path: "spec.containers{web}".to_owned(), ..pod() };
         let body = body(PlannedEvent::warning(part, "Failed", "no"));
         assert_eq!(body["involvedObject"]["fieldPath"], "spec.containers{web}");
@@ -356,13 +361,13 @@ pub(super) mod tests {
 
     /// Proves EVT-13.
     #[test]
-    fn what_cannot_be_a_name_becomes_a_uuid() {
+    fn invalid_name_becomes_a_uuid() {
         let mut names = names();
         let dns = "a".repeat(NAME_BYTES_MAX - 17);
         assert_eq!(
             names.next(&dns, NOW),
             format!("{dns}.{:x}", NOW.0),
-            "the longest name that is left alone"
+            "the longest name that is used unchanged"
         );
         for odd in [format!("{dns}a"), "system:node".to_owned(), "-a".to_owned(), String::new()] {
             let name = names.next(&odd, NOW);
@@ -378,22 +383,22 @@ pub(super) mod tests {
 
     /// Proves EVT-87.
     #[test]
-    fn messages_are_not_cut() {
+    fn messages_are_not_truncated() {
         let long = "x".repeat(20_000);
         assert_eq!(body(PlannedEvent::normal(pod(), "Long", long.as_str()))["message"], long);
     }
 
     #[test]
-    fn one_tick_of_the_clock_gives_many_names() {
+    fn events_within_one_clock_tick_get_different_names() {
         let mut names = names();
         let nanos: Vec<_> = [NOW.0, NOW.0, NOW.0, NOW.0 + 1, NOW.0 + 900, NOW.0 - 3_600_000_000_000]
-            .map(|at| names.untaken(WallNanos(at)) - NOW.0)
+            .map(|at| names.unique_nanos(WallNanos(at)) - NOW.0)
             .to_vec();
         assert_eq!(nanos, [0, 1, 2, 3, 900, -3_600_000_000_000]);
     }
 
     #[test]
-    fn dns_subdomains_are_dotted_words() {
+    fn dns_subdomains_are_dotted_labels() {
         for good in ["a", "a.b", "web-1.18e8", "0", "a--b"] {
             assert!(is_dns_subdomain(good), "{good}");
         }

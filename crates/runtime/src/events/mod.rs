@@ -1,12 +1,12 @@
-//! What controllers want people to see becomes core/v1 Events, without ever holding a controller up.
+//! Writes the events of controllers as core/v1 Events, without ever blocking a controller.
 //!
-//! One pipeline per component: a [`EventRecorder`] takes notes and never waits, an [`EventWriter`] turns them
-//! into requests, one after the other. Between them the [`Correlator`] keeps a chatty object from
-//! flooding the API: repeats raise a count, many similar messages become one, and what is still too much
-//! is left out. Of repeats that follow each other closely only the last is written.
+//! One pipeline per component: an [`EventRecorder`] takes planned events and never waits, an [`EventWriter`]
+//! sends them, one after the other. Between them the [`Correlator`] keeps one object from flooding the API:
+//! repetitions increase a count, many similar messages are aggregated into one, and the spam filter drops
+//! what is still too much. Of repetitions within a second only the last is written.
 //!
-//! kube's own recorder (`kube::runtime::events`) was looked at: it writes events.k8s.io/v1 with series,
-//! where the original writes core/v1 with counts, and it neither combines nor filters.
+//! kube's own recorder (`kube::runtime::events`) is not suitable: it writes events.k8s.io/v1 with series,
+//! where the original writes core/v1 with counts, and it neither aggregates nor filters.
 
 mod coalescing;
 mod component;

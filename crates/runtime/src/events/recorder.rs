@@ -1,5 +1,5 @@
-//! Notes go in without waiting and reach the API in order, or the log says what became of them. Only repetitions may
-//! come a little later (see [`RepetitionCoalescer`]).
+//! Records events without waiting and writes them in order; events that are not written are logged. Only
+//! repetitions may be written later (see [`RepetitionCoalescer`]).
 
 use std::time::Duration;
 
@@ -20,50 +20,50 @@ use super::correlate::{ClockReading, CorrelatedEvent, Correlator, EventCorrelate
 use super::event::{EVENTS, Event, EventNames, StoredEvent, WallNanos};
 use crate::clock::Clocks;
 
-/// How many notes may wait. A controller that says more than the API takes loses the newest.
+/// How many events may be queued. If more are recorded, the newest are dropped.
 const WAITING_MAX: usize = 1000;
 
-/// How often an event is tried while no answer comes.
+/// How often a write is tried while there is no response.
 const TRIES_MAX: u32 = 12;
 
 /// How long to wait between tries.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// Takes the notes of one component. Clones share one pipeline.
+/// Records the events of one component. Clones share one pipeline.
 #[derive(Clone)]
 pub struct EventRecorder {
-    queue: mpsc::Sender<Noted>,
+    queue: mpsc::Sender<Recorded>,
     clocks: Clocks,
     log_level: Level,
 }
 
-/// A note and when it was taken.
-struct Noted {
-    note: PlannedEvent,
+/// An event and when it was recorded.
+struct Recorded {
+    event: PlannedEvent,
     at: WallNanos,
 }
 
 impl EventRecorder {
-    /// A pipeline for a component. Notes are kept from now on; they are written once
-    /// [`EventWriter::run`] does.
+    /// A pipeline for a component. Events are queued from now on; they are written once [`EventWriter::run`]
+    /// runs.
     #[must_use]
     pub fn new(
         component: &'static str,
         client: Client,
         clocks: Clocks,
-        mut chance: Rng,
+        mut random: Rng,
     ) -> (Self, EventWriter) {
-        let (queue, noted) = mpsc::channel(WAITING_MAX);
+        let (queue, recorded) = mpsc::channel(WAITING_MAX);
         let recorder = Self { queue, clocks: clocks.clone(), log_level: log_level(component) };
         let writer = EventWriter {
             component,
-            noted,
+            recorded,
             client,
             clocks,
-            names: EventNames::new(chance.fork()),
-            chance,
+            names: EventNames::new(random.fork()),
+            random,
             correlator: Correlator::new(),
-            gathering: RepetitionCoalescer::new(),
+            coalescer: RepetitionCoalescer::new(),
         };
         (recorder, writer)
     }
@@ -74,40 +74,39 @@ impl EventRecorder {
         controller: &Controller,
         client: Client,
         clocks: Clocks,
-        chance: Rng,
+        random: Rng,
     ) -> Option<(Self, EventWriter)> {
         let component = controller.event_component?;
-        Some(Self::new(component, client, clocks, chance))
+        Some(Self::new(component, client, clocks, random))
     }
 
-    /// Takes a note. This never waits: if too many notes wait already, the note is dropped and the log
-    /// says so.
-    pub fn record(&self, note: PlannedEvent) {
-        self.log(&note);
+    /// Records an event. This never waits: if the queue is full, the event is dropped and logged.
+    pub fn record(&self, event: PlannedEvent) {
+        self.log(&event);
         let at = WallNanos(self.clocks.wall_nanoseconds());
-        let (dropped, why) = match self.queue.try_send(Noted { note, at }) {
+        let (dropped, why) = match self.queue.try_send(Recorded { event, at }) {
             Ok(()) => return,
-            Err(TrySendError::Full(dropped)) => (dropped.note, "too many queued events, dropped event"),
-            Err(TrySendError::Closed(dropped)) => (dropped.note, "the recorder has stopped, dropped event"),
+            Err(TrySendError::Full(dropped)) => (dropped.event, "too many queued events, dropped event"),
+            Err(TrySendError::Closed(dropped)) => (dropped.event, "the recorder has stopped, dropped event"),
         };
-        let (object, reason) = (involved(&dropped), dropped.reason);
+        let (object, reason) = (involved_key(&dropped), dropped.reason);
         tracing::error!(%object, reason, "Unable to record event: {why}");
     }
 
-    fn log(&self, note: &PlannedEvent) {
-        // A level is part of a log line's fixed description, so each needs a line of its own. What the
-        // original calls `message` is `note` here, because `message` is the name of the line's own text.
+    fn log(&self, event: &PlannedEvent) {
+        // A level is part of a log line's static metadata, so each needs its own line. What the original
+        // calls `message` is `note` here, because `message` is the name of the line's own text.
         macro_rules! event_occurred {
             ($level:expr) => {
                 tracing::event!(
                     $level,
-                    object = %involved(note),
-                    fieldPath = note.involved_object.field_path,
-                    kind = note.involved_object.kind,
-                    apiVersion = note.involved_object.api_version,
-                    "type" = note.event_type.as_str(),
-                    reason = note.reason,
-                    note = note.message,
+                    object = %involved_key(event),
+                    fieldPath = event.involved_object.field_path,
+                    kind = event.involved_object.kind,
+                    apiVersion = event.involved_object.api_version,
+                    "type" = event.event_type.as_str(),
+                    reason = event.reason,
+                    note = event.message,
                     "Event occurred"
                 )
             };
@@ -120,25 +119,25 @@ impl EventRecorder {
     }
 }
 
-fn involved(note: &PlannedEvent) -> Key {
-    Key::namespaced(note.involved_object.namespace.as_str(), note.involved_object.name.as_str())
+fn involved_key(event: &PlannedEvent) -> Key {
+    Key::namespaced(event.involved_object.namespace.as_str(), event.involved_object.name.as_str())
 }
 
-/// Writes what a [`EventRecorder`] was told, one event after the other.
+/// Writes the events of an [`EventRecorder`], one after the other.
 pub struct EventWriter {
     component: &'static str,
-    noted: mpsc::Receiver<Noted>,
+    recorded: mpsc::Receiver<Recorded>,
     client: Client,
     clocks: Clocks,
     names: EventNames,
-    chance: Rng,
+    random: Rng,
     correlator: Correlator,
-    gathering: RepetitionCoalescer,
+    coalescer: RepetitionCoalescer,
 }
 
 impl EventWriter {
-    /// Writes until told to stop, or until no recorder is left and all is written. What waits when it is
-    /// told to stop is lost: events are no reason to stay.
+    /// Writes until `stop` is cancelled, or until no recorder is left and everything is written. Events that
+    /// are queued when `stop` is cancelled are lost: events do not delay a shutdown.
     pub async fn run(mut self, stop: CancellationToken) {
         let writing = async {
             loop {
@@ -146,11 +145,11 @@ impl EventWriter {
                     self.write_next().await;
                     continue;
                 }
-                let due_at = self.gathering.due_at().map(|due_at| self.clocks.instant(due_at));
+                let due_at = self.coalescer.due_at().map(|due_at| self.clocks.instant(due_at));
                 tokio::select! {
                     biased;
-                    noted = self.noted.recv() => match noted {
-                        Some(Noted { note, at }) => self.take(note, at).await,
+                    recorded = self.recorded.recv() => match recorded {
+                        Some(Recorded { event, at }) => self.take(event, at).await,
                         None => break,
                     },
                     () = sleep_until(due_at) => {}
@@ -165,40 +164,40 @@ impl EventWriter {
         }
     }
 
-    async fn take(&mut self, note: PlannedEvent, at: WallNanos) {
-        let event = Event::new(note, self.component, at, &mut self.names);
+    async fn take(&mut self, event: PlannedEvent, at: WallNanos) {
+        let event = Event::new(event, self.component, at, &mut self.names);
         let now = ClockReading {
             wall: WallNanos(self.clocks.wall_nanoseconds()),
             monotonic: self.clocks.monotonic(),
         };
         match self.correlator.correlate(event, now, &mut self.names) {
             EventCorrelateResult::Write(repetition) if repetition.event.count() > 1 => {
-                self.gathering.add(*repetition, now.monotonic);
+                self.coalescer.add(*repetition, now.monotonic);
             }
-            EventCorrelateResult::Write(first) => self.write(*first).await,
+            EventCorrelateResult::Write(first_event) => self.write(*first_event).await,
             EventCorrelateResult::Skip => {}
         }
     }
 
     fn is_next_due(&self) -> bool {
-        self.gathering.due_at().is_some_and(|due_at| due_at <= self.clocks.monotonic())
+        self.coalescer.due_at().is_some_and(|due_at| due_at <= self.clocks.monotonic())
     }
 
-    /// Writes the repetition that has waited longest; false if none does.
+    /// Writes the repetition that has waited longest; false if none waits.
     async fn write_next(&mut self) -> bool {
-        let Some(repetition) = self.gathering.next() else { return false };
+        let Some(repetition) = self.coalescer.next() else { return false };
         self.write(repetition).await;
         true
     }
 
-    /// Tries until an answer comes, and gives up after some minutes. Later events wait meanwhile: order
-    /// is worth more than speed, and they would fare no better.
+    /// Tries until there is a response, and gives up after 12 tries. Later events wait meanwhile: order
+    /// matters more than speed, and they would fail as well.
     async fn write(&mut self, correlated: CorrelatedEvent) {
         let event = &correlated.event;
         for tries in 1..=TRIES_MAX {
             match self.send(event).await {
                 Ok(stored) => return self.correlator.refresh(correlated, stored),
-                Err(failure) if is_answer(&failure) => return log_refusal(event, &failure),
+                Err(failure) if is_response(&failure) => return log_rejection(event, &failure),
                 Err(failure) => {
                     let (event, error) = (event.key(), failure);
                     tracing::error!(%event, %error, "Unable to write event (may retry after sleeping)");
@@ -212,9 +211,9 @@ impl EventWriter {
         tracing::error!(event = %event.key(), "Unable to write event (retry limit exceeded!)");
     }
 
-    /// The first wait is left to chance, lest all managers of the world come back at the same moment.
+    /// The first wait is random, so that not all managers retry at the same moment.
     fn delay_after(&mut self, tries: u32) -> Duration {
-        if tries == 1 { RETRY_DELAY.mul_f64(self.chance.f64()) } else { RETRY_DELAY }
+        if tries == 1 { RETRY_DELAY.mul_f64(self.random.f64()) } else { RETRY_DELAY }
     }
 
     async fn send(&self, event: &Event) -> Result<StoredEvent, ApiError> {
@@ -222,10 +221,10 @@ impl EventWriter {
         if event.count() > 1 {
             let patch = Call::patch(&EVENTS, &key, PatchType::Strategic, &event.repetition());
             match patch.send_as(&self.client).await {
-                // The API keeps events for an hour or so; what we still count it may have forgotten, or
-                // never got. It is made anew under its name, with all that was counted.
+                // The API server keeps events for an hour or so; a counted event may have expired there, or
+                // was never stored. It is created again under its name, with the whole count.
                 Err(failure) if failure.reason == ErrorReason::NotFound => {}
-                answer => return answer,
+                response => return response,
             }
         }
         let create = Call::create(&EVENTS, &key.namespace, event);
@@ -233,25 +232,25 @@ impl EventWriter {
     }
 }
 
-/// Sleeps until a moment, or for ever if there is none.
-async fn sleep_until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
+/// Sleeps until an instant, or for ever if there is none.
+async fn sleep_until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,
     }
 }
 
-/// Whether the API had its say, so that asking again would change nothing. Codes are those of answers;
-/// a token that cannot be had and an answer that cannot be read have none.
-fn is_answer(failure: &ApiError) -> bool {
+/// Whether the API server responded, so that a retry would change nothing. Only responses have a code; a
+/// missing token and an unreadable response have none.
+fn is_response(failure: &ApiError) -> bool {
     failure.code != 0
 }
 
-fn log_refusal(event: &Event, failure: &ApiError) {
+fn log_rejection(event: &Event, failure: &ApiError) {
     let (event, error) = (event.key(), failure);
     match failure.reason {
-        // Both are common and nobody's fault: an answer lost after the event was stored, and the last
-        // events of a namespace that is being emptied.
+        // Both are common and no error: a response lost after the event was stored, and the last events of a
+        // terminating namespace.
         ErrorReason::AlreadyExists | ErrorReason::NamespaceTerminating => {
             tracing::trace!(%event, %error, "Server rejected event (will not retry!)");
         }

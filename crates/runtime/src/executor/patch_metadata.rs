@@ -1,4 +1,4 @@
-//! Amends metadata: reads it afresh, merges what is made of it, and begins again if it has moved on.
+//! Patches metadata: reads it live, sends a merge patch computed from it, and starts over after a conflict.
 
 use std::time::Duration;
 
@@ -9,22 +9,23 @@ use serde_json::{Value, json};
 
 use super::Executor;
 
-/// How long to wait before reading again after the first conflict, and how much longer after each more.
+/// How long to wait before the next read after the first conflict; each further wait is longer by this
+/// factor.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const WAIT_FACTOR: u32 = 5;
-/// Up to this part is added by chance, so that two who are in each other's way do not stay so.
+/// Up to this fraction is added at random, so that two writers in conflict do not stay in step.
 const WAIT_JITTER: f64 = 0.1;
 
 impl Executor {
-    /// `None` if there was nothing to change, or nothing to change it on.
-    pub(super) async fn amend(
+    /// `None` if there was nothing to change, or the object does not exist.
+    pub(super) async fn patch_metadata(
         &self,
         target: &Target,
-        amend: &PatchMetadata,
+        request: &PatchMetadata,
     ) -> Result<Option<WriteResponse>, ApiError> {
         let Target { resource, key, uid } = target;
         let mut wait = FIRST_WAIT;
-        for tries_left in (0..amend.conflict_tries).rev() {
+        for tries_left in (0..request.conflict_tries).rev() {
             let live: Value = match Call::get(resource, key).metadata_only().send(&self.client).await {
                 Ok(live) => live,
                 Err(failure) if failure.reason == ErrorReason::NotFound => return Ok(None),
@@ -34,20 +35,20 @@ impl Executor {
             if !uid.is_empty() && Uid::from(metadata["uid"].as_str().unwrap_or_default()) != *uid {
                 return Ok(None);
             }
-            let Some(mut fields) = (amend.fields)(metadata) else { return Ok(None) };
+            let Some(mut fields) = (request.fields)(metadata) else { return Ok(None) };
             fields["uid"] = metadata["uid"].clone();
             fields["resourceVersion"] = metadata["resourceVersion"].clone();
             let call = Call::patch(resource, key, PatchType::Merge, &json!({"metadata": fields}));
             match self.send(&call).await {
                 Err(failure) if failure.reason == ErrorReason::Conflict && tries_left > 0 => {
-                    let by_chance = self.random.lock().f64();
-                    tokio::time::sleep(wait.mul_f64(1.0 + WAIT_JITTER * by_chance)).await;
+                    let jitter = self.random.lock().f64();
+                    tokio::time::sleep(wait.mul_f64(1.0 + WAIT_JITTER * jitter)).await;
                     wait *= WAIT_FACTOR;
                 }
                 Err(failure) if failure.reason == ErrorReason::NotFound => return Ok(None),
                 answer => return answer.map(Some),
             }
         }
-        unreachable!("the last try returns whatever came of it")
+        unreachable!("the last try returns its result")
     }
 }

@@ -1,4 +1,4 @@
-//! Events on the Lease and two metrics tell people and dashboards who leads.
+//! Reports the election by events on the Lease and two metrics.
 
 use keleustes_plan::PlannedEvent;
 use kube::Client;
@@ -8,7 +8,7 @@ use crate::clock::Clocks;
 use crate::events::{EventRecorder, EventWriter, MANAGER_COMPONENT};
 use crate::metrics::Metrics;
 
-/// The observer of a process that has an event pipeline and metrics.
+/// The election observer of a process that has an event pipeline and metrics.
 pub struct Announcer {
     recorder: EventRecorder,
     metrics: Metrics,
@@ -20,10 +20,10 @@ impl Announcer {
     pub fn new(
         client: Client,
         clocks: Clocks,
-        chance: fastrand::Rng,
+        random: fastrand::Rng,
         metrics: Metrics,
     ) -> (Self, EventWriter) {
-        let (recorder, writer) = EventRecorder::new(MANAGER_COMPONENT, client, clocks, chance);
+        let (recorder, writer) = EventRecorder::new(MANAGER_COMPONENT, client, clocks, random);
         (Self { recorder, metrics }, writer)
     }
 }

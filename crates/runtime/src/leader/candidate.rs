@@ -1,4 +1,4 @@
-//! In a coordinated election the API server knows of this process: its LeaseCandidate is there and answers pings.
+//! In a coordinated election, keeps the LeaseCandidate of this process and answers its pings.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,40 +21,40 @@ use crate::queue::Queue;
 static LEASE_CANDIDATES: Resource =
     Resource::namespaced("coordination.k8s.io", "v1beta1", "leasecandidates", "LeaseCandidate");
 
-/// Where candidates for the manager's Lease live, and which Lease they are for, whatever the lock is called: the
-/// original does not look at its lock flags here either.
+/// The namespace of LeaseCandidates for the manager's Lease and the name of that Lease, whatever lock is
+/// configured: the original ignores its lock flags here, too.
 const NAMESPACE: &str = "kube-system";
 const LEASE_NAME: &str = "kube-controller-manager";
 
-/// The one strategy that the API server carries out.
+/// The only strategy that the API server implements.
 const STRATEGY: &str = "OldestEmulationVersion";
 
-/// The name under which the queue of renewals shows in metrics.
+/// The name of the renewal queue in metrics.
 const QUEUE: &str = "leasecandidate";
 
-/// How long after a renewal the next one is due, ping or no ping.
+/// How long after a renewal the next one is due, with or without a ping.
 const RENEW_EVERY: Duration = Duration::from_secs(5 * 60);
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long to wait before looking for a candidate that could not be watched.
+/// How long to wait before watching again after a watch failed.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a process offers.
+/// What a process publishes as a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidacy {
-    /// The name of the candidate, which is the holder's name should it be chosen.
+    /// The name of the LeaseCandidate, which becomes the holder identity if it is chosen.
     pub identity: String,
     /// `major.minor.patch` of this program.
     pub binary_version: String,
-    /// `major.minor.patch` of what it behaves like.
+    /// `major.minor.patch` of the version it emulates.
     pub emulation_version: String,
 }
 
 impl Candidacy {
-    /// The spec to write: a new one, or the present one renewed.
-    fn spec(&self, seen: Option<&Value>, wall: Timestamp) -> Value {
-        let mut spec = match seen {
+    /// The spec to write: a new one, or the current one renewed.
+    fn spec(&self, current: Option<&Value>, wall: Timestamp) -> Value {
+        let mut spec = match current {
             Some(candidate) => candidate["spec"].clone(),
             None => json!({
                 "leaseName": LEASE_NAME,
@@ -68,7 +68,7 @@ impl Candidacy {
     }
 }
 
-/// Whether the server asked after the last renewal if the candidate is still there.
+/// Whether the API server has pinged the candidate since its last renewal.
 fn is_pinged(candidate: &Value) -> bool {
     let time = |name: &str| candidate["spec"][name].as_str().and_then(|text| text.parse::<Timestamp>().ok());
     time("pingTime").is_some_and(|pinged| time("renewTime").is_none_or(|renewed| pinged > renewed))
@@ -79,7 +79,7 @@ pub struct Candidate {
     candidacy: Candidacy,
     object: SingleObject,
     clocks: Clocks,
-    /// Holds one item at most: the candidate.
+    /// Holds at most one item: the candidate.
     queue: Queue,
     item: Item,
     synced: Arc<AtomicBool>,
@@ -104,10 +104,10 @@ impl Candidate {
         }
     }
 
-    /// Creates the candidate, renews it every few minutes and whenever the server asks, until `stop`. The
-    /// candidate stays: the role of a manager does not let it delete one, and the server clears up.
+    /// Creates the candidate, renews it every 5 minutes and on every ping, until `stop`. The candidate is not
+    /// deleted: the manager's role does not allow it, and the API server cleans up.
     ///
-    /// To be run before, while and after leading: a leader too must answer, or another is chosen.
+    /// Run it before, during and after leading: a leader must answer pings, too, or another is chosen.
     pub async fn run(mut self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         let mut changes = self.object.changes(WATCH_PAUSE);
@@ -117,7 +117,7 @@ impl Candidate {
                 biased;
                 () = &mut stop => return,
                 Some(change) = changes.next() => {
-                    self.learn(change);
+                    self.observe(change);
                     continue;
                 }
                 Some(_) = queue.next() => {}
@@ -125,42 +125,43 @@ impl Candidate {
             tokio::select! {
                 biased;
                 () = &mut stop => return,
-                result = self.renew() => self.plan_next(result),
+                result = self.renew() => self.schedule_next(result),
             }
         }
     }
 
-    fn learn(&mut self, change: Change) {
-        let is_news = self.object.take(change);
+    fn observe(&mut self, change: Change) {
+        let is_newer = self.object.take(change);
         let first = !self.synced.swap(true, Ordering::Relaxed);
-        if first || is_news && self.object.seen().is_some_and(is_pinged) {
+        if first || is_newer && self.object.observed().is_some_and(is_pinged) {
             self.queue.add(self.item.clone());
         }
     }
 
     async fn renew(&mut self) -> Result<(), ApiError> {
         let wall = Timestamp::from_nanosecond(self.clocks.wall_nanoseconds().into()).unwrap_or_default();
-        let spec = self.candidacy.spec(self.object.seen(), wall);
+        let spec = self.candidacy.spec(self.object.observed(), wall);
         let written = self.object.write(spec).await;
         if let Err(ApiError {
             reason: ErrorReason::Conflict | ErrorReason::AlreadyExists | ErrorReason::NotFound,
             ..
         }) = written
         {
-            // The watch will tell as well, but it may be silent just then; the retry tells whether this failed.
+            // The watch delivers the change as well, but it may be interrupted; the next renewal fails again
+            // if this read fails.
             let _ = self.object.read().await;
         }
         written
     }
 
-    fn plan_next(&self, result: Result<(), ApiError>) {
+    fn schedule_next(&self, result: Result<(), ApiError>) {
         match result {
             Ok(()) => {
                 self.queue.forget(&self.item);
                 self.queue.add_after(self.item.clone(), RENEW_EVERY);
             }
             Err(failure) => {
-                tracing::warn!(reason = %failure, "the lease candidate was not renewed");
+                tracing::warn!(reason = %failure, "failed to renew the LeaseCandidate");
                 self.queue.add_rate_limited(self.item.clone(), failure.retry_after.unwrap_or_default());
             }
         }

@@ -1,4 +1,4 @@
-//! Carries out what the elector decides: takes the Lease, keeps it, gives it back.
+//! Executes the elector's decisions: acquires, renews and releases the Lease.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::clock::Clocks;
 
 static LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
-/// Who wants to know about the election. Every method does nothing unless it is given.
+/// Observes the election. The default methods do nothing.
 pub trait ElectionObserver: Send + Sync {
-    /// Something happened that people should see as an event on the Lease.
+    /// An event to record on the Lease.
     fn event(&self, _event: PlannedEvent) {}
     /// Whether this process leads, for `leader_election_master_status`; called once before the first try.
     fn leading(&self, _lease_name: &str, _leading: bool) {}
@@ -29,267 +29,272 @@ pub trait ElectionObserver: Send + Sync {
     fn slow_path(&self, _lease_name: &str) {}
 }
 
-/// A process that wants to lead.
+/// A process that competes for a Lease.
 pub struct LeaderElection {
-    settings: LeaderElectionConfig,
+    config: LeaderElectionConfig,
     clocks: Clocks,
-    chance: fastrand::Rng,
+    random: fastrand::Rng,
     observer: Arc<dyn ElectionObserver>,
     elector: Elector,
     lease: SingleObject,
     leadership: Leadership,
-    /// Our name may be on the Lease: a write of it was begun and not refused.
+    /// Whether the Lease may name this process: a write was sent and not refused.
     may_hold: bool,
-    /// Whoever had the Lease before our name came onto it.
+    /// The previous holder of the Lease.
     predecessor: Predecessor,
-    /// What passes from one leader to the next.
+    /// The state that is handed over from one leader to the next.
     handover: Option<Arc<dyn Handover>>,
-    /// The silence that was last prepared for.
-    prepared: Option<MonotonicTime>,
+    /// The end of the holder's writes for which a takeover was last prepared.
+    prepared_for: Option<MonotonicTime>,
 }
 
-/// A process that leads. Nothing renews the Lease unless [`Leading::hold`] runs.
+/// A process that leads. The Lease is renewed only while [`Leading::hold`] runs.
 pub struct Leading(LeaderElection);
 
-/// How leading ended.
+/// How a term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TermEnd {
-    /// The Lease could not be renewed in time. Another process may lead from now on: end this one at once.
+    /// The Lease was not renewed in time. Another process may lead from now on: end this one immediately.
     Lost,
-    /// It was asked to stop.
+    /// The process was asked to stop.
     Stopped {
-        /// Whether the Lease was given back, so that another can take it without waiting.
+        /// Whether the Lease was released, so that another process can take it without waiting.
         released: bool,
     },
 }
 
-/// Why a try did not lead to holding the Lease; the next try will tell more.
-struct Missed(String);
+/// Why a try did not acquire or renew the Lease.
+struct TryFailed(String);
 
 impl LeaderElection {
     /// Prepares to compete; nothing is sent yet.
     ///
     /// # Errors
-    /// If the durations would not keep two leaders apart.
+    /// If the configuration would allow two leaders.
     pub fn new(
         client: Client,
-        settings: LeaderElectionConfig,
+        config: LeaderElectionConfig,
         clocks: Clocks,
-        chance: fastrand::Rng,
+        random: fastrand::Rng,
         observer: Arc<dyn ElectionObserver>,
     ) -> Result<Self, InvalidElectionConfig> {
-        settings.validate()?;
+        config.validate()?;
         Ok(Self {
-            elector: Elector::new(settings.clone(), clocks.monotonic()),
-            lease: SingleObject::new(client, &LEASES, settings.lease.clone(), settings.request_timeout()),
-            leadership: Leadership::elected(&settings, clocks.clone()),
-            settings,
+            elector: Elector::new(config.clone(), clocks.monotonic()),
+            lease: SingleObject::new(client, &LEASES, config.lease.clone(), config.request_timeout()),
+            leadership: Leadership::elected(&config, clocks.clone()),
+            config,
             clocks,
-            chance,
+            random,
             observer,
             may_hold: false,
             predecessor: Predecessor::default(),
             handover: None,
-            prepared: None,
+            prepared_for: None,
         })
     }
 
-    /// Leaves a note to the next leader, written when the work under the Lease has ended, and prepares to take over
-    /// from one that will leave none.
+    /// Writes a handover record for the next leader when the Lease is released, and prepares the takeover
+    /// from a leader that leaves none.
     #[must_use]
     pub fn with_handover(mut self, handover: Arc<dyn Handover>) -> Self {
         self.handover = Some(handover);
         self
     }
 
-    /// The guard for everything that writes, and the health check; good before and after the Lease is won.
+    /// The check before each write, and the health check; usable before and after the Lease is acquired.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
 
-    /// Looks at the Lease once, without trying for it. If nobody has it then nor when it is tried for, whoever had it
-    /// before had fallen silent by now. Not being able to look is no matter.
+    /// Reads the Lease once, without trying to acquire it. If the Lease has no holder now and when it is
+    /// acquired, the previous leader's writes had ended by now. A failed read does not matter.
     pub async fn read_lease(&mut self) {
-        if let Err(Missed(reason)) = self.read().await {
-            tracing::debug!(lock = %self.settings.lease, %reason, "the lease was not looked at");
+        if let Err(TryFailed(reason)) = self.read().await {
+            tracing::debug!(lock = %self.config.lease, %reason, "failed to read the lease");
         }
     }
 
-    /// Only looks at the Lease, without trying for it, until `until` resolves. One that has not changed for its
-    /// whole duration by then can be taken with the first try.
+    /// Only watches the Lease, without trying to acquire it, until `until` resolves. A Lease that has not
+    /// changed for its whole duration by then can be taken with the first try.
     pub async fn observe_lease_until(&mut self, until: impl Future<Output = ()>) {
         let mut until = pin!(until);
-        let mut changes = self.lease.changes(self.settings.retry_period);
+        let mut changes = self.lease.changes(self.config.retry_period);
         loop {
             tokio::select! {
                 biased;
                 () = &mut until => return,
-                Some(change) = changes.next() => self.learn(change),
+                Some(change) = changes.next() => self.observe(change),
             }
         }
     }
 
-    /// Stands by until this process leads; `None` if `stop` came first.
+    /// Stands by until this process leads; `None` if `stop` resolves first.
     pub async fn acquire(mut self, stop: impl Future<Output = ()>) -> Option<Leading> {
         let mut stop = pin!(stop);
-        self.observer.leading(&self.settings.lease.name, false);
-        let mut changes = self.lease.changes(self.settings.retry_period);
-        tracing::info!(lock = %self.settings.lease, "Attempting to acquire leader lease...");
+        self.observer.leading(&self.config.lease.name, false);
+        let mut changes = self.lease.changes(self.config.retry_period);
+        tracing::info!(lock = %self.config.lease, "Attempting to acquire leader lease...");
         loop {
-            let won = match self.elector.next(self.clocks.monotonic()) {
+            let acquired = match self.elector.next(self.clocks.monotonic()) {
                 ElectionStep::Try | ElectionStep::Renew => tokio::select! {
                     biased;
                     () = &mut stop => break,
-                    won = self.try_once() => won,
+                    acquired = self.try_once() => acquired,
                 },
-                // A claim that succeeded too late to be used: it is looked at afresh.
+                // A claim that succeeded too late to be used: the election starts over.
                 ElectionStep::Lost => {
                     self.elector.step_down(self.clocks.monotonic());
                     continue;
                 }
                 ElectionStep::WaitUntil(moment) => {
-                    self.prepare();
+                    self.prepare_takeover();
                     let holder_writes_end_at =
-                        self.elector.holder_writes_end_at().filter(|from| self.prepared != Some(*from));
+                        self.elector.holder_writes_end_at().filter(|from| self.prepared_for != Some(*from));
                     let until =
                         self.clocks.instant(holder_writes_end_at.map_or(moment, |from| from.min(moment)));
                     tokio::select! {
                         biased;
                         () = &mut stop => break,
-                        Some(change) = changes.next() => self.learn(change),
+                        Some(change) = changes.next() => self.observe(change),
                         () = tokio::time::sleep_until(until) => {}
                     }
                     continue;
                 }
             };
-            // A process that slept between sending and now may have won a lease that is over already.
-            if won && self.leadership.still_held() {
+            // A process that was suspended after sending may have acquired a lease that has expired already.
+            if acquired && self.leadership.still_held() {
                 return Some(self.lead());
             }
         }
-        if self.may_hold && self.settings.release_on_stop {
-            // The answer to a claim was not waited for; nobody should have to wait for it to run out.
+        if self.may_hold && self.config.release_on_stop {
+            // The response to a claim was not awaited; other processes should not have to wait for its
+            // expiry.
             self.leadership.revoke();
             self.release().await;
         }
         None
     }
 
-    /// Prepares to take over, once for each silence of whoever leads.
-    fn prepare(&mut self) {
+    /// Prepares the takeover, once for each time the holder stops renewing.
+    fn prepare_takeover(&mut self) {
         let holder_writes_end_at =
             self.elector.holder_writes_end_at().filter(|from| *from <= self.clocks.monotonic());
-        if holder_writes_end_at.is_some() && holder_writes_end_at != self.prepared {
-            self.prepared = holder_writes_end_at;
+        if holder_writes_end_at.is_some() && holder_writes_end_at != self.prepared_for {
+            self.prepared_for = holder_writes_end_at;
             self.handover.iter().for_each(|handover| handover.prepare_takeover());
         }
     }
 
     fn lead(self) -> Leading {
-        tracing::info!(lock = %self.settings.lease, "Successfully acquired lease");
-        self.observer.leading(&self.settings.lease.name, true);
-        self.tell("became leader");
+        tracing::info!(lock = %self.config.lease, "Successfully acquired lease");
+        self.observer.leading(&self.config.lease.name, true);
+        self.record_event("became leader");
         Leading(self)
     }
 
     /// What the watch brings, unless a read was faster.
-    fn learn(&mut self, change: Change) {
+    fn observe(&mut self, change: Change) {
         let now = self.clocks.monotonic();
         if !self.lease.take(change) {
             return;
         }
-        match self.lease.seen() {
+        match self.lease.observed() {
             Some(lease) => self.elector.observe(LeaseRecord::of(lease), now),
             None => self.elector.observe_absence(now),
         }
     }
 
-    /// One try to take or to renew.
+    /// One try to acquire or renew the Lease.
     async fn try_once(&mut self) -> bool {
         self.elector.trying(self.clocks.monotonic());
-        let missed = match self.claim().await {
+        let failure = match self.claim().await {
             Ok(()) => return true,
-            Err(Missed(reason)) => reason,
+            Err(TryFailed(reason)) => reason,
         };
-        tracing::debug!(lock = %self.settings.lease, reason = %missed, "the lease was not taken or renewed");
-        self.elector.failed(self.clocks.monotonic(), &mut self.chance);
+        tracing::debug!(lock = %self.config.lease, reason = %failure, "lease not acquired or renewed");
+        self.elector.failed(self.clocks.monotonic(), &mut self.random);
         false
     }
 
-    /// Claims the Lease: without a look if it is surely ours, else after reading it.
-    async fn claim(&mut self) -> Result<(), Missed> {
+    /// Claims the Lease: without a read if this process certainly holds it, else after reading it.
+    async fn claim(&mut self) -> Result<(), TryFailed> {
         if self.elector.may_renew_without_read(self.clocks.monotonic()) && self.write_claim().await.is_ok() {
             return Ok(());
         }
         self.read().await?;
         match self.elector.standing(self.clocks.monotonic()) {
             Standing::Open => {}
-            Standing::HeldByOther { .. } => return Err(Missed("held by another".to_owned())),
-            Standing::NotAppointed => return Err(Missed("not appointed, or the term is to end".to_owned())),
+            Standing::HeldByOther { .. } => return Err(TryFailed("held by another process".to_owned())),
+            Standing::NotAppointed => {
+                return Err(TryFailed(
+                    "not chosen by the API server, or another holder is preferred".to_owned(),
+                ));
+            }
             Standing::Superseded => {
-                // Known now, so nothing more is written, although renewing is tried until its deadline.
+                // From now on nothing more is written, although renewal is tried until its deadline.
                 self.leadership.revoke();
-                return Err(Missed("taken by another".to_owned()));
+                return Err(TryFailed("taken by another process".to_owned()));
             }
         }
         if self.elector.is_observed_holder() {
-            self.observer.slow_path(&self.settings.lease.name);
+            self.observer.slow_path(&self.config.lease.name);
         } else {
-            self.predecessor = Predecessor::of(self.lease.seen(), self.elector.holder_writes_end_at());
+            self.predecessor = Predecessor::of(self.lease.observed(), self.elector.holder_writes_end_at());
         }
         self.write_claim().await
     }
 
-    async fn read(&mut self) -> Result<(), Missed> {
+    async fn read(&mut self) -> Result<(), TryFailed> {
         match self.lease.read().await {
             Ok(lease) => self.elector.observe(LeaseRecord::of(lease), self.clocks.monotonic()),
             Err(failure) if failure.reason == ErrorReason::NotFound => {
                 self.elector.observe_absence(self.clocks.monotonic());
             }
-            Err(failure) => return Err(Missed(failure.to_string())),
+            Err(failure) => return Err(TryFailed(failure.to_string())),
         }
         Ok(())
     }
 
-    async fn write_claim(&mut self) -> Result<(), Missed> {
-        // Others may count from the moment this leaves, so both clocks are read before.
+    async fn write_claim(&mut self) -> Result<(), TryFailed> {
+        // Other processes may count from the moment this is sent, so both clocks are read before.
         let sent =
             SentAt { monotonic: self.clocks.monotonic(), wall_nanoseconds: self.clocks.wall_nanoseconds() };
         let claim = self.elector.claim(self.wall());
         self.may_hold = true;
         self.lease.annotate(HANDOVER_ANNOTATION, None);
-        self.lease.write(claim.spec()).await.map_err(|failure| Missed(failure.to_string()))?;
+        self.lease.write(claim.spec()).await.map_err(|failure| TryFailed(failure.to_string()))?;
         self.elector.claimed(claim, sent.monotonic, self.clocks.monotonic());
         self.leadership.renewed(sent);
         Ok(())
     }
 
-    /// Gives the Lease back, if it is still in our name.
+    /// Releases the Lease, if this process still holds it.
     async fn release(&mut self) -> bool {
-        let deadline = self.settings.renew_deadline;
+        let deadline = self.config.renew_deadline;
         let released = tokio::time::timeout(deadline, self.write_release()).await;
         let reason = match released {
             Ok(Ok(released)) => return released,
             Ok(Err(failure)) => failure.to_string(),
-            Err(_) => "the lease kept changing".to_owned(),
+            Err(_) => "timed out on conflicts".to_owned(),
         };
-        tracing::warn!(lock = %self.settings.lease, %reason, "Failed to release lease");
+        tracing::warn!(lock = %self.config.lease, %reason, "Failed to release lease");
         false
     }
 
-    /// The original does not look whose name is on the Lease it has just read; here that is checked, or
-    /// an orderly stop could end the term of a successor.
+    /// The original does not check the holder of the Lease it has just read; without this check a graceful
+    /// shutdown could end the term of a successor.
     async fn write_release(&mut self) -> Result<bool, ApiError> {
         loop {
             let record = match self.lease.read().await.map(LeaseRecord::of) {
-                Ok(record) if record.holder == self.settings.identity => record,
+                Ok(record) if record.holder == self.config.identity => record,
                 Ok(_) => return Ok(false),
                 Err(failure) if failure.reason == ErrorReason::NotFound => return Ok(false),
                 Err(failure) => return Err(failure),
             };
             let now = Some(self.wall());
-            let freed = LeaseRecord {
+            let released_record = LeaseRecord {
                 holder: String::new(),
                 duration_seconds: 1,
                 acquired_at: now,
@@ -301,9 +306,9 @@ impl LeaderElection {
                 HANDOVER_ANNOTATION,
                 self.handover.as_ref().and_then(|handover| handover.handover_record()),
             );
-            match self.lease.write(freed.spec()).await {
+            match self.lease.write(released_record.spec()).await {
                 Ok(()) => return Ok(true),
-                // Changed between reading and writing: look again.
+                // Changed between read and write: read again.
                 Err(failure) if failure.reason == ErrorReason::Conflict => {}
                 Err(failure) => return Err(failure),
             }
@@ -315,26 +320,26 @@ impl LeaderElection {
             .unwrap_or_else(|_| unreachable!("64 bits of nanoseconds end in 2262, the calendar in 9999"))
     }
 
-    fn tell(&self, what: &str) {
-        let message = format!("{} {what}", self.settings.identity);
+    fn record_event(&self, verb: &str) {
+        let message = format!("{} {verb}", self.config.identity);
         self.observer.event(PlannedEvent::normal(self.lease.involved(), "LeaderElection", message));
     }
 }
 
 impl Leading {
-    /// Whoever led before.
+    /// The previous leader.
     #[must_use]
     pub fn predecessor(&self) -> &Predecessor {
         &self.0.predecessor
     }
 
-    /// The guard for everything that writes.
+    /// The check before each write.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         self.0.leadership()
     }
 
-    /// Keeps the Lease until it is lost or `stop` resolves.
+    /// Renews the Lease until it is lost or `stop` resolves.
     ///
     /// Run it beside the workers from the start, and let `stop` resolve only after they have ended: from then
     /// on [`Leadership::still_held`] is false and another process may lead at any moment.
@@ -345,11 +350,12 @@ impl Leading {
             let now = election.clocks.monotonic();
             let lost_at = election.clocks.instant(election.elector.lost_at().unwrap_or(now));
             match election.elector.next(now) {
-                ElectionStep::Lost => return election.lose(),
+                ElectionStep::Lost => return election.end_lost(),
                 ElectionStep::Try | ElectionStep::Renew => tokio::select! {
                     biased;
-                    () = &mut stop => return election.end().await,
-                    // Before the try: after a long pause its answer, though it may be there, comes too late.
+                    () = &mut stop => return election.end_stopped().await,
+                    // Before the try: after a long pause its response, though it may have arrived, is too
+                    // late.
                     () = tokio::time::sleep_until(lost_at) => {}
                     _ = election.try_once() => {}
                 },
@@ -357,7 +363,7 @@ impl Leading {
                     let until = election.clocks.instant(moment);
                     tokio::select! {
                         biased;
-                        () = &mut stop => return election.end().await,
+                        () = &mut stop => return election.end_stopped().await,
                         () = tokio::time::sleep_until(until) => {}
                     }
                 }
@@ -367,20 +373,20 @@ impl Leading {
 }
 
 impl LeaderElection {
-    fn lose(self) -> TermEnd {
+    fn end_lost(self) -> TermEnd {
         self.leadership.revoke();
-        self.observer.leading(&self.settings.lease.name, false);
-        tracing::error!(lock = %self.settings.lease, "Failed to renew lease");
-        self.tell("stopped leading");
+        self.observer.leading(&self.config.lease.name, false);
+        tracing::error!(lock = %self.config.lease, "Failed to renew lease");
+        self.record_event("stopped leading");
         TermEnd::Lost
     }
 
-    async fn end(mut self) -> TermEnd {
-        // First of all: from here on nothing of ours may be written.
+    async fn end_stopped(mut self) -> TermEnd {
+        // First of all: from here on this process must not write.
         self.leadership.revoke();
-        self.observer.leading(&self.settings.lease.name, false);
-        let released = self.settings.release_on_stop && self.release().await;
-        self.tell("stopped leading");
+        self.observer.leading(&self.config.lease.name, false);
+        let released = self.config.release_on_stop && self.release().await;
+        self.record_event("stopped leading");
         TermEnd::Stopped { released }
     }
 }

@@ -1,4 +1,5 @@
-//! When to try, when to renew, what to write and when to give up: decided from records and clock readings alone.
+//! Decides when to try, when to renew, what to write and when to give up, from Lease records and clock
+//! readings alone.
 
 use std::time::Duration;
 
@@ -7,17 +8,17 @@ use jiff::Timestamp;
 use super::config::{JITTER_FACTOR, LeaderElectionConfig};
 use super::record::LeaseRecord;
 
-/// A reading of the monotonic clock: the time since some fixed moment.
+/// A reading of the monotonic clock: the time since a fixed moment.
 pub type MonotonicTime = Duration;
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElectionStep {
-    /// Try to take the lease.
+    /// Try to acquire the lease.
     Try,
-    /// Renew the lease that is held.
+    /// Renew the held lease.
     Renew,
-    /// Nothing before this moment, unless the lease changes.
+    /// Nothing before this time, unless the lease changes.
     WaitUntil(MonotonicTime),
     /// The lease was not renewed in time: stop writing and end.
     Lost,
@@ -26,64 +27,65 @@ pub enum ElectionStep {
 /// What the last observed record means for this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Its own, or free to take.
+    /// This process holds it, or may take it.
     Open,
-    /// Another's, until this moment at least.
+    /// Another process holds it, until this time at least.
     HeldByOther {
         /// When it may be taken if it does not change.
         expires_at: MonotonicTime,
     },
-    /// This process leads, yet somebody else has led since it last renewed. The term is over even if the
-    /// lease is free again: what was decided in between is not known here.
+    /// This process leads, yet another process has led since its last renewal. The term is over even if the
+    /// lease has no holder again: what was written in between is not known here.
     Superseded,
-    /// In a coordinated election: it is not for this process to write, or not any more.
+    /// In a coordinated election: the lease does not name this process, or no longer.
     NotAppointed,
 }
 
 /// The state of one process in one election.
 #[derive(Debug)]
 pub struct Elector {
-    settings: LeaderElectionConfig,
+    config: LeaderElectionConfig,
     observed: Option<Observed>,
-    /// Since when it has been seen that nobody holds the lease.
-    free_since: Option<MonotonicTime>,
+    /// Since when the lease has been observed without a holder.
+    unheld_since: Option<MonotonicTime>,
     phase: Phase,
 }
 
 #[derive(Debug)]
 struct Observed {
     record: LeaseRecord,
-    /// When this record was first seen here; the only time that counts for its expiry.
+    /// When this record was first observed here; the only time that counts for its expiry.
     at: MonotonicTime,
 }
 
 #[derive(Debug)]
 enum Phase {
-    Seeking {
-        /// The next try by the period.
+    Standby {
+        /// The next try by the retry period.
         try_at: MonotonicTime,
-        /// The next try at all: by the period, by expiry, or because the lease was seen free.
-        wake_at: MonotonicTime,
+        /// The next try at all: by the retry period, by expiry, or because the lease was observed without a
+        /// holder.
+        next_try_at: MonotonicTime,
     },
     Leading {
-        /// The number of transitions that this term began with.
+        /// The number of transitions at the start of this term.
         transitions: i64,
         tried_at: MonotonicTime,
         try_at: MonotonicTime,
-        /// The end of this round of renewal.
+        /// The end of this renewal round.
         lost_at: MonotonicTime,
     },
 }
 
 impl Elector {
-    /// A process that has seen nothing yet and tries at once.
+    /// A process that has observed nothing yet and tries immediately.
     #[must_use]
-    pub fn new(settings: LeaderElectionConfig, now: MonotonicTime) -> Self {
+    pub fn new(config: LeaderElectionConfig, now: MonotonicTime) -> Self {
         Self {
-            settings,
+            config,
             observed: None,
-            free_since: None,
-            phase: Phase::Seeking { try_at: now, wake_at: now },
+            unheld_since: None,
+            phase: Phase::Standby { try_at: now, next_try_at: now },
         }
     }
 
@@ -91,33 +93,33 @@ impl Elector {
     #[must_use]
     pub fn next(&self, now: MonotonicTime) -> ElectionStep {
         match self.phase {
-            Phase::Seeking { wake_at, .. } if now >= wake_at => ElectionStep::Try,
-            Phase::Seeking { wake_at, .. } => ElectionStep::WaitUntil(wake_at),
+            Phase::Standby { next_try_at, .. } if now >= next_try_at => ElectionStep::Try,
+            Phase::Standby { next_try_at, .. } => ElectionStep::WaitUntil(next_try_at),
             Phase::Leading { lost_at, .. } if now >= lost_at => ElectionStep::Lost,
             Phase::Leading { try_at, .. } if now >= try_at => ElectionStep::Renew,
             Phase::Leading { try_at, lost_at, .. } => ElectionStep::WaitUntil(try_at.min(lost_at)),
         }
     }
 
-    /// While leading: when it is lost unless renewed.
+    /// While leading: when the lease is lost unless renewed.
     #[must_use]
     pub fn lost_at(&self) -> Option<MonotonicTime> {
         match self.phase {
             Phase::Leading { lost_at, .. } => Some(lost_at),
-            Phase::Seeking { .. } => None,
+            Phase::Standby { .. } => None,
         }
     }
 
-    /// A record was read or a watch brought it. Only a change counts as news.
+    /// A record was read or watched. Only a changed record counts.
     pub fn observe(&mut self, record: LeaseRecord, now: MonotonicTime) {
         if self.observed.as_ref().is_some_and(|observed| observed.record.is_same_as(&record)) {
             return;
         }
-        self.free_since = record.holder.is_empty().then_some(now);
+        self.unheld_since = record.holder.is_empty().then_some(now);
         self.observed = Some(Observed { record, at: now });
         let standing = self.standing(now);
-        if let Phase::Seeking { try_at, wake_at } = &mut self.phase {
-            *wake_at = match standing {
+        if let Phase::Standby { try_at, next_try_at } = &mut self.phase {
+            *next_try_at = match standing {
                 Standing::HeldByOther { expires_at } => expires_at.min(*try_at),
                 Standing::NotAppointed => *try_at,
                 Standing::Open | Standing::Superseded => now,
@@ -125,26 +127,26 @@ impl Elector {
         }
     }
 
-    /// There is no lease.
+    /// The lease does not exist.
     pub fn observe_absence(&mut self, now: MonotonicTime) {
-        if self.observed.take().is_some() || self.free_since.is_none() {
-            self.free_since = Some(now);
+        if self.observed.take().is_some() || self.unheld_since.is_none() {
+            self.unheld_since = Some(now);
         }
-        if let Phase::Seeking { wake_at, .. } = &mut self.phase
-            && !self.settings.coordinated
+        if let Phase::Standby { next_try_at, .. } = &mut self.phase
+            && !self.config.coordinated
         {
-            *wake_at = now;
+            *next_try_at = now;
         }
     }
 
     /// What the last observed record means for this process now.
     #[must_use]
     pub fn standing(&self, now: MonotonicTime) -> Standing {
-        if self.settings.coordinated {
+        if self.config.coordinated {
             return self.coordinated_standing(now);
         }
         let Some(Observed { record, .. }) = &self.observed else { return Standing::Open };
-        if record.holder == self.settings.identity {
+        if record.holder == self.config.identity {
             return Standing::Open;
         }
         if let Phase::Leading { transitions, .. } = self.phase
@@ -160,12 +162,12 @@ impl Elector {
         }
     }
 
-    /// Where the API server appoints the holder, a process writes only into a fresh lease that names it and
-    /// nobody else as preferred: that is how it is told that its term ends.
+    /// Where the API server chooses the holder, a process writes only to an unexpired lease that names it as
+    /// the holder and has no preferred holder: a preferred holder ends its term.
     fn coordinated_standing(&self, now: MonotonicTime) -> Standing {
         let Some(Observed { record, .. }) = &self.observed else { return Standing::NotAppointed };
         let leads = matches!(self.phase, Phase::Leading { .. });
-        if record.holder != self.settings.identity {
+        if record.holder != self.config.identity {
             return if leads { Standing::Superseded } else { Standing::NotAppointed };
         }
         if record.preferred_holder.is_empty() && self.expires_at().is_some_and(|expires_at| expires_at >= now)
@@ -176,11 +178,12 @@ impl Elector {
         }
     }
 
-    /// Whether the lease is known to be ours and not expired, so that it can be renewed without a look. A
-    /// coordinated election may have something to say, so there a look comes first.
+    /// Whether this process is known to hold the lease and it has not expired, so that it can be renewed
+    /// without a read. A coordinated election always reads first, because the API server may have changed the
+    /// lease.
     #[must_use]
     pub fn may_renew_without_read(&self, now: MonotonicTime) -> bool {
-        !self.settings.coordinated
+        !self.config.coordinated
             && self.is_observed_holder()
             && self.expires_at().is_some_and(|expires_at| expires_at > now)
     }
@@ -188,27 +191,27 @@ impl Elector {
     /// Whether the last observed record names this process.
     #[must_use]
     pub fn is_observed_holder(&self) -> bool {
-        self.observed.as_ref().is_some_and(|observed| observed.record.holder == self.settings.identity)
+        self.observed.as_ref().is_some_and(|observed| observed.record.holder == self.config.identity)
     }
 
-    /// What to write in order to take or renew the lease.
+    /// What to write in order to acquire or renew the lease.
     #[must_use]
     pub fn claim(&self, wall: Timestamp) -> LeaseRecord {
         let (acquired_at, transitions) = match &self.observed {
             None => (Some(wall), 0),
-            Some(Observed { record, .. }) if record.holder == self.settings.identity => {
+            Some(Observed { record, .. }) if record.holder == self.config.identity => {
                 (record.acquired_at, record.transitions)
             }
             Some(Observed { record, .. }) => (Some(wall), record.transitions + 1),
         };
         // A plain election replaces the whole spec, as the original does.
         let strategy = match &self.observed {
-            Some(Observed { record, .. }) if self.settings.coordinated => record.strategy.clone(),
+            Some(Observed { record, .. }) if self.config.coordinated => record.strategy.clone(),
             _ => String::new(),
         };
         LeaseRecord {
-            holder: self.settings.identity.clone(),
-            duration_seconds: self.settings.lease_duration_seconds(),
+            holder: self.config.identity.clone(),
+            duration_seconds: self.config.lease_duration_seconds(),
             acquired_at,
             renewed_at: Some(wall),
             transitions,
@@ -217,21 +220,21 @@ impl Elector {
         }
     }
 
-    /// The claim was written: sent at one moment, known at another.
+    /// The claim was written: sent at one time, confirmed at another.
     ///
-    /// A round of renewal begins one period from now and lasts for the renew deadline, as in the original; but it
-    /// never reaches the moment at which others may take over, which the original does not watch.
+    /// A renewal round begins one retry period from now and lasts for the renew deadline, as in the original;
+    /// but it always ends before other processes may take over, which the original does not check.
     pub fn claimed(&mut self, claim: LeaseRecord, sent_at: MonotonicTime, now: MonotonicTime) {
-        let try_at = now + self.settings.retry_period;
-        let valid_for_others = self.settings.valid_for_others();
+        let try_at = now + self.config.retry_period;
+        let valid_for_others = self.config.valid_for_others();
         self.phase = Phase::Leading {
             transitions: claim.transitions,
             tried_at: sent_at,
             try_at,
-            lost_at: (try_at + self.settings.renew_deadline).min(sent_at + valid_for_others),
+            lost_at: (try_at + self.config.renew_deadline).min(sent_at + valid_for_others),
         };
         self.observed = Some(Observed { record: claim, at: now });
-        self.free_since = None;
+        self.unheld_since = None;
     }
 
     /// A try began now; the next one in the same round is counted from here.
@@ -241,41 +244,41 @@ impl Elector {
         }
     }
 
-    /// A try to take or renew the lease failed.
-    pub fn failed(&mut self, now: MonotonicTime, chance: &mut fastrand::Rng) {
-        let retry_period = self.settings.retry_period;
+    /// A try to acquire or renew the lease failed.
+    pub fn failed(&mut self, now: MonotonicTime, random: &mut fastrand::Rng) {
+        let retry_period = self.config.retry_period;
         let expires_at = match self.standing(now) {
             Standing::HeldByOther { expires_at } => Some(expires_at),
             Standing::Open | Standing::Superseded | Standing::NotAppointed => None,
         };
         match &mut self.phase {
-            Phase::Seeking { try_at, wake_at } => {
-                *try_at = now + retry_period.mul_f64(1.0 + chance.f64() * JITTER_FACTOR);
-                *wake_at = expires_at.map_or(*try_at, |expires_at| expires_at.min(*try_at));
+            Phase::Standby { try_at, next_try_at } => {
+                *try_at = now + retry_period.mul_f64(1.0 + random.f64() * JITTER_FACTOR);
+                *next_try_at = expires_at.map_or(*try_at, |expires_at| expires_at.min(*try_at));
             }
             Phase::Leading { tried_at, try_at, .. } => *try_at = now.max(*tried_at + retry_period),
         }
     }
 
-    /// A lease that was won is not used; the search goes on.
+    /// An acquired lease is not used; the election starts over.
     pub fn step_down(&mut self, now: MonotonicTime) {
-        self.phase = Phase::Seeking { try_at: now, wake_at: now };
+        self.phase = Phase::Standby { try_at: now, next_try_at: now };
     }
 
-    /// Since when nobody has been seen to hold the lease, or else from when on another's lease says that its holder
-    /// writes nothing any more, unless it is renewed. That is before it can be taken, and nothing can be said of a
-    /// holder that was set up in another way.
+    /// Since when the lease has been observed without a holder, or else from when on its holder writes
+    /// nothing any more unless it renews. That is before the lease expires; it is `None` for a holder with
+    /// another configuration.
     #[must_use]
     pub fn holder_writes_end_at(&self) -> Option<MonotonicTime> {
-        if self.free_since.is_some() {
-            return self.free_since;
+        if self.unheld_since.is_some() {
+            return self.unheld_since;
         }
         let Observed { record, at } = self.observed.as_ref()?;
-        let is_others = !record.holder.is_empty() && record.holder != self.settings.identity;
-        let is_alike =
-            !self.settings.coordinated && record.duration_seconds == self.settings.lease_duration_seconds();
-        let holder_writes_end_at = *at + self.settings.holder_may_write_for();
-        (is_others && is_alike && Some(holder_writes_end_at) < self.expires_at())
+        let is_held_by_other = !record.holder.is_empty() && record.holder != self.config.identity;
+        let is_configured_alike =
+            !self.config.coordinated && record.duration_seconds == self.config.lease_duration_seconds();
+        let holder_writes_end_at = *at + self.config.holder_may_write_for();
+        (is_held_by_other && is_configured_alike && Some(holder_writes_end_at) < self.expires_at())
             .then_some(holder_writes_end_at)
     }
 
@@ -302,7 +305,7 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
     }
 
-    fn chance() -> fastrand::Rng {
+    fn random() -> fastrand::Rng {
         fastrand::Rng::with_seed(1)
     }
 
@@ -343,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_had_a_lease_that_is_free_is_silent_since_that_was_first_seen() {
+    fn writes_of_the_previous_holder_end_when_the_lease_is_first_observed_without_holder() {
         let mut elector = elector();
         assert_eq!(elector.holder_writes_end_at(), None);
         elector.observe_absence(at(1.0));
@@ -366,15 +369,15 @@ mod tests {
 
     /// Proves LE-22, LE-24, LE-26, LE-27, LE-28.
     #[test]
-    fn a_held_lease_is_left_alone_until_it_was_seen_unchanged_for_its_own_duration() {
+    fn held_lease_is_not_taken_until_observed_unchanged_for_its_own_duration() {
         let mut elector = elector();
-        // Its times lie hours in the past and say nothing; its own duration counts, not ours.
+        // Its times are hours in the past and do not count; its own duration counts, not ours.
         let mut record = held_by("other", -9_999);
         record.duration_seconds = 30;
         elector.observe(record.clone(), at(1.0));
         assert_eq!(elector.standing(at(30.9)), Standing::HeldByOther { expires_at: at(31.0) });
         assert_eq!(elector.standing(at(31.0)), Standing::Open);
-        // Reading it again does not make it younger; a renewal does, even one by a clock that runs behind.
+        // Reading it again does not extend it; a renewal does, even one by a clock that runs behind.
         elector.observe(record.clone(), at(20.0));
         assert_eq!(elector.standing(at(31.0)), Standing::Open);
         record.renewed_at = Some(wall(-99_999));
@@ -383,34 +386,34 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_is_set_up_alike_is_silent_before_its_lease_can_be_taken() {
+    fn holder_with_the_same_config_stops_writing_before_its_lease_expires() {
         let mut elector = elector();
         assert_eq!(elector.holder_writes_end_at(), None);
         elector.observe(held_by("other", 0), at(1.0));
         assert_eq!(elector.holder_writes_end_at(), Some(at(14.0)));
         elector.observe(held_by("other", 2), at(3.0));
-        assert_eq!(elector.holder_writes_end_at(), Some(at(16.0)), "it has renewed");
-        let unalike = LeaseRecord { duration_seconds: 30, ..held_by("other", 3) };
-        for record in [held_by("me", 3), unalike] {
+        assert_eq!(elector.holder_writes_end_at(), Some(at(16.0)), "the holder has renewed");
+        let other_duration = LeaseRecord { duration_seconds: 30, ..held_by("other", 3) };
+        for record in [held_by("me", 3), other_duration] {
             elector.observe(record.clone(), at(4.0));
             assert_eq!(elector.holder_writes_end_at(), None, "{record:?}");
         }
-        // A leader may write for nearly as long as its lease is good: there is no time before.
-        let settings = LeaderElectionConfig {
+        // A leader may write for nearly as long as its lease lasts: there is no earlier time.
+        let config = LeaderElectionConfig {
             renew_deadline: Duration::from_secs(13),
             ..LeaderElectionConfig::new("me".to_owned())
         };
-        let mut elector = Elector::new(settings, at(0.0));
+        let mut elector = Elector::new(config, at(0.0));
         elector.observe(held_by("other", 0), at(1.0));
         assert_eq!(elector.holder_writes_end_at(), None);
     }
 
     /// Proves LE-15, LE-28.
     #[test]
-    fn an_empty_or_blank_lease_is_taken_at_once() {
+    fn lease_without_holder_is_taken_immediately() {
         for record in [held_by("", 0), LeaseRecord::default()] {
             let mut elector = elector();
-            elector.failed(at(0.0), &mut chance());
+            elector.failed(at(0.0), &mut random());
             elector.observe(record, at(0.5));
             assert_eq!(elector.standing(at(0.5)), Standing::Open);
             assert_eq!(elector.next(at(0.5)), ElectionStep::Try);
@@ -419,13 +422,13 @@ mod tests {
 
     /// Proves LE-30.
     #[test]
-    fn a_seeker_tries_at_once_and_then_after_a_period_with_jitter() {
+    fn standby_tries_immediately_and_then_after_a_period_with_jitter() {
         let mut elector = elector();
         assert_eq!(elector.next(at(0.0)), ElectionStep::Try);
-        let mut chance = chance();
+        let mut random = random();
         let mut waits = Vec::new();
         for _ in 0..500 {
-            elector.failed(at(0.0), &mut chance);
+            elector.failed(at(0.0), &mut random);
             let ElectionStep::WaitUntil(moment) = elector.next(at(0.0)) else {
                 panic!("no wait after a failed try")
             };
@@ -437,45 +440,45 @@ mod tests {
     }
 
     #[test]
-    fn a_seeker_wakes_at_expiry_and_on_news_but_only_once_for_each() {
+    fn standby_tries_at_expiry_and_on_changes_but_only_once_for_each() {
         let mut elector = elector();
         elector.observe(held_by("other", 0), at(0.0));
-        elector.failed(at(14.0), &mut chance());
+        elector.failed(at(14.0), &mut random());
         assert_eq!(elector.next(at(14.0)), ElectionStep::WaitUntil(at(15.0)));
         assert_eq!(elector.next(at(15.0)), ElectionStep::Try);
-        // The write failed for some other reason: the same expiry does not make a hot loop.
-        elector.failed(at(15.0), &mut chance());
+        // The write failed for some other reason: the same expiry does not cause a hot loop.
+        elector.failed(at(15.0), &mut random());
         let ElectionStep::WaitUntil(moment) = elector.next(at(15.0)) else { panic!("a hot loop") };
         assert!(moment >= at(17.0));
         elector.observe_absence(at(15.5));
         assert_eq!(elector.next(at(15.5)), ElectionStep::Try);
-        // Nor does seeing the same again.
+        // Nor does observing the same record again.
         elector.observe(held_by("", 15), at(15.5));
         assert_eq!(elector.next(at(15.5)), ElectionStep::Try);
-        elector.failed(at(15.5), &mut chance());
+        elector.failed(at(15.5), &mut random());
         elector.observe(held_by("", 15), at(15.6));
         assert!(matches!(elector.next(at(15.6)), ElectionStep::WaitUntil(_)));
-        // News of a renewal is no reason to try before its expiry.
-        elector.failed(at(15.5), &mut chance());
+        // A renewal is no reason to try before its expiry.
+        elector.failed(at(15.5), &mut random());
         elector.observe(held_by("other", 15), at(15.6));
         assert!(matches!(elector.next(at(15.6)), ElectionStep::WaitUntil(_)));
     }
 
     /// Proves LE-32, LE-36.
     #[test]
-    fn a_leader_renews_each_period_and_gives_up_a_deadline_later() {
+    fn leader_renews_each_period_and_gives_up_at_the_renew_deadline() {
         let mut elector = leading_since(0.0, 0.0);
         assert_eq!(elector.next(at(1.9)), ElectionStep::WaitUntil(at(2.0)));
         assert_eq!(elector.next(at(2.0)), ElectionStep::Renew);
-        // Tries within a round begin a period apart, however long each takes.
+        // Tries within a round begin one period apart, however long each takes.
         elector.trying(at(2.0));
-        elector.failed(at(2.5), &mut chance());
+        elector.failed(at(2.5), &mut random());
         assert_eq!(elector.next(at(2.5)), ElectionStep::WaitUntil(at(4.0)));
         elector.trying(at(4.0));
-        elector.failed(at(9.0), &mut chance());
+        elector.failed(at(9.0), &mut random());
         assert_eq!(elector.next(at(9.0)), ElectionStep::Renew);
         elector.trying(at(11.0));
-        elector.failed(at(11.0), &mut chance());
+        elector.failed(at(11.0), &mut random());
         assert_eq!(elector.next(at(11.0)), ElectionStep::WaitUntil(at(12.0)));
         assert_eq!(elector.next(at(12.0)), ElectionStep::Lost);
         // After a pause nothing else is even considered.
@@ -483,34 +486,34 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_gives_up_before_others_may_take_over_whatever_the_settings() {
+    fn leader_gives_up_before_others_may_take_over_with_any_valid_config() {
         let rows = [(15.0, 14.0, 2.0), (2.9, 2.5, 0.5), (15.9, 15.8, 1.0), (60.0, 40.0, 30.0)];
         for (lease, deadline, retry) in rows {
-            let settings = LeaderElectionConfig {
+            let config = LeaderElectionConfig {
                 lease_duration: Duration::from_secs_f64(lease),
                 renew_deadline: Duration::from_secs_f64(deadline),
                 retry_period: Duration::from_secs_f64(retry),
                 ..LeaderElectionConfig::new("me".to_owned())
             };
-            settings.validate().unwrap();
-            let mut leader = Elector::new(settings.clone(), at(0.0));
+            config.validate().unwrap();
+            let mut leader = Elector::new(config.clone(), at(0.0));
             let claim = leader.claim(wall(0));
-            // The earliest moment another can have seen the claim is when it was sent; but an earlier renewal
-            // in the same second looks the same.
+            // Another process can observe the claim as early as it is sent; but an earlier renewal in the
+            // same second looks the same.
             let mut other = Elector::new(LeaderElectionConfig::new("other".to_owned()), at(-1.0));
             other.observe(claim.clone(), at(-0.99));
             other.observe(claim.clone(), at(0.0));
             leader.claimed(claim, at(0.0), at(0.3));
             let lost_at = leader.lost_at().unwrap();
-            assert!(settings.trusted_for() <= lost_at - at(0.0));
+            assert!(config.trusted_for() <= lost_at - at(0.0));
             let just_before = lost_at - Duration::from_millis(1);
-            assert!(matches!(other.standing(just_before), Standing::HeldByOther { .. }), "{settings:?}");
+            assert!(matches!(other.standing(just_before), Standing::HeldByOther { .. }), "{config:?}");
         }
     }
 
     /// Proves LE-20, LE-105.
     #[test]
-    fn only_a_lease_that_is_ours_and_fresh_is_renewed_unseen() {
+    fn only_an_unexpired_own_lease_is_renewed_without_read() {
         let mut elector = elector();
         assert!(!elector.may_renew_without_read(at(0.0)));
         let claim = elector.claim(wall(0));
@@ -523,24 +526,24 @@ mod tests {
 
     /// Proves LE-35, LE-102, LE-103.
     #[test]
-    fn a_leader_takes_an_emptied_lease_back_but_not_one_that_others_had() {
+    fn leader_reclaims_a_lease_with_cleared_holder_but_not_one_held_by_another_meanwhile() {
         let mut elector = leading_since(0.0, 0.0);
-        let emptied = LeaseRecord { holder: String::new(), ..elector.claim(wall(1)) };
-        elector.observe(emptied.clone(), at(2.0));
+        let released = LeaseRecord { holder: String::new(), ..elector.claim(wall(1)) };
+        elector.observe(released.clone(), at(2.0));
         assert_eq!(elector.standing(at(2.0)), Standing::Open);
         assert_eq!(elector.claim(wall(2)).transitions, 1);
-        // Freed by somebody who took it meanwhile.
-        elector.observe(LeaseRecord { transitions: 1, ..emptied.clone() }, at(2.0));
+        // Released by another process that held it meanwhile.
+        elector.observe(LeaseRecord { transitions: 1, ..released.clone() }, at(2.0));
         assert_eq!(elector.standing(at(2.0)), Standing::Superseded);
-        // In the name of somebody else, however short their lease is.
-        let named = LeaseRecord { holder: "other".to_owned(), duration_seconds: 1, ..emptied };
-        elector.observe(named, at(2.0));
+        // Held by another process, however short its lease is.
+        let taken = LeaseRecord { holder: "other".to_owned(), duration_seconds: 1, ..released };
+        elector.observe(taken, at(2.0));
         assert_eq!(elector.standing(at(9.0)), Standing::Superseded);
         assert_eq!(elector.next(at(9.0)), ElectionStep::Renew);
         assert_eq!(elector.next(at(12.0)), ElectionStep::Lost);
     }
 
-    fn appointed(holder: &str, preferred: &str) -> LeaseRecord {
+    fn chosen(holder: &str, preferred: &str) -> LeaseRecord {
         LeaseRecord {
             holder: holder.to_owned(),
             preferred_holder: preferred.to_owned(),
@@ -561,53 +564,58 @@ mod tests {
 
     /// Proves LE-74.
     #[test]
-    fn in_a_coordinated_election_a_lease_is_never_taken() {
+    fn coordinated_election_never_takes_a_lease() {
         let mut elector = coordinated();
-        assert_eq!(elector.standing(at(0.0)), Standing::NotAppointed, "there is none, and none is made");
-        elector.failed(at(0.0), &mut chance());
+        assert_eq!(
+            elector.standing(at(0.0)),
+            Standing::NotAppointed,
+            "there is no lease, and none is created"
+        );
+        elector.failed(at(0.0), &mut random());
         elector.observe_absence(at(0.1));
         assert!(
             matches!(elector.next(at(0.1)), ElectionStep::WaitUntil(_)),
-            "nothing to do about its absence"
+            "a missing lease is not created"
         );
         for holder in ["", "other"] {
-            elector.observe(appointed(holder, ""), at(0.2));
+            elector.observe(chosen(holder, ""), at(0.2));
             for seconds in [0.2, 60.0] {
                 assert_eq!(elector.standing(at(seconds)), Standing::NotAppointed, "{holder}");
             }
             assert!(matches!(elector.next(at(0.2)), ElectionStep::WaitUntil(_)), "{holder}");
         }
-        elector.observe(appointed("me", ""), at(0.3));
-        assert_eq!(elector.next(at(0.3)), ElectionStep::Try, "an appointment is taken up at once");
+        elector.observe(chosen("me", ""), at(0.3));
+        assert_eq!(elector.next(at(0.3)), ElectionStep::Try, "a chosen process claims immediately");
     }
 
     /// Proves LE-75.
     #[test]
-    fn an_appointed_process_renews_what_it_sees_fresh_and_keeps_the_rest() {
+    fn chosen_process_renews_an_unexpired_lease_and_keeps_other_fields() {
         let mut elector = coordinated();
-        elector.observe(appointed("me", ""), at(0.0));
+        elector.observe(chosen("me", ""), at(0.0));
         assert_eq!(elector.standing(at(5.0)), Standing::Open);
-        assert_eq!(elector.standing(at(5.1)), Standing::NotAppointed, "it was seen too long ago");
+        assert_eq!(elector.standing(at(5.1)), Standing::NotAppointed, "it was observed too long ago");
         let claim = elector.claim(wall(1));
-        let renewed = LeaseRecord { renewed_at: Some(wall(1)), duration_seconds: 15, ..appointed("me", "") };
+        let renewed = LeaseRecord { renewed_at: Some(wall(1)), duration_seconds: 15, ..chosen("me", "") };
         assert_eq!(claim, renewed);
         elector.claimed(claim, at(0.0), at(0.0));
-        assert!(!elector.may_renew_without_read(at(2.0)), "a look comes first, always");
+        assert!(!elector.may_renew_without_read(at(2.0)), "a read always comes first");
     }
 
     /// Proves LE-76.
     #[test]
-    fn a_preferred_holder_ends_the_term_at_the_renew_deadline() {
+    fn preferred_holder_ends_the_term_at_the_renew_deadline() {
         let mut elector = coordinated();
-        elector.observe(appointed("me", ""), at(0.0));
+        elector.observe(chosen("me", ""), at(0.0));
         let claim = elector.claim(wall(0));
         elector.claimed(claim.clone(), at(0.0), at(0.0));
         elector.observe(LeaseRecord { preferred_holder: "other".to_owned(), ..claim.clone() }, at(2.0));
         assert_eq!(elector.standing(at(2.0)), Standing::NotAppointed);
-        elector.failed(at(2.0), &mut chance());
+        elector.failed(at(2.0), &mut random());
         assert!(matches!(elector.next(at(11.9)), ElectionStep::Renew));
         assert_eq!(elector.next(at(12.0)), ElectionStep::Lost);
-        // In another's name, or in nobody's, it is not ours any more: nothing may be written meanwhile.
+        // Held by another process, or by none, it is not ours any more: this process must not write
+        // meanwhile.
         for holder in ["other", ""] {
             elector.observe(LeaseRecord { holder: holder.to_owned(), ..claim.clone() }, at(3.0));
             assert_eq!(elector.standing(at(3.0)), Standing::Superseded);

@@ -1,9 +1,9 @@
-//! The name a process puts on the Lease: readable by people, and never shared by two processes.
+//! The holder identity of a process: readable by people, and never shared by two processes.
 
-/// `<host>_<random UUID>`, drawn once for each process.
+/// `<host>_<random UUID>`, generated once per process.
 #[must_use]
-pub fn identity(host: &str, chance: &mut fastrand::Rng) -> String {
-    let mut bytes = chance.u128(..).to_be_bytes();
+pub fn identity(host: &str, random: &mut fastrand::Rng) -> String {
+    let mut bytes = random.u128(..).to_be_bytes();
     // RFC 9562: version 4, variant 10.
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
@@ -15,9 +15,9 @@ pub fn identity(host: &str, chance: &mut fastrand::Rng) -> String {
 /// The name of this machine.
 ///
 /// # Errors
-/// If it has none: an identity that does not say where its process runs helps nobody.
+/// If it has none: an identity must say where its process runs.
 pub fn host_name() -> Result<String, NoHostName> {
-    named(&rustix::system::uname().nodename().to_string_lossy())
+    non_empty(&rustix::system::uname().nodename().to_string_lossy())
 }
 
 /// This machine has no name.
@@ -25,7 +25,7 @@ pub fn host_name() -> Result<String, NoHostName> {
 #[error("this host has no name, so it cannot take part in leader election")]
 pub struct NoHostName;
 
-fn named(host: &str) -> Result<String, NoHostName> {
+fn non_empty(host: &str) -> Result<String, NoHostName> {
     if host.is_empty() { Err(NoHostName) } else { Ok(host.to_owned()) }
 }
 
@@ -35,9 +35,9 @@ mod tests {
 
     /// Proves LE-2, LE-108.
     #[test]
-    fn an_identity_is_a_host_and_a_uuid_of_its_own() {
-        let mut chance = fastrand::Rng::with_seed(7);
-        let (first, second) = (identity("node-1", &mut chance), identity("node-1", &mut chance));
+    fn identity_is_a_host_name_and_a_unique_uuid() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let (first, second) = (identity("node-1", &mut random), identity("node-1", &mut random));
         assert_ne!(first, second);
         for identity in [first, second] {
             let uuid = identity.strip_prefix("node-1_").unwrap();
@@ -49,9 +49,9 @@ mod tests {
 
     /// Proves LE-3.
     #[test]
-    fn a_machine_without_a_name_takes_no_part() {
-        assert_eq!(named("node-1"), Ok("node-1".to_owned()));
-        assert!(named("").unwrap_err().to_string().contains("leader election"));
+    fn machine_without_host_name_takes_no_part() {
+        assert_eq!(non_empty("node-1"), Ok("node-1".to_owned()));
+        assert!(non_empty("").unwrap_err().to_string().contains("leader election"));
         assert!(!host_name().unwrap().is_empty());
     }
 }

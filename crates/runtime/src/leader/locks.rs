@@ -1,4 +1,4 @@
-//! One process, up to two locks: each set of controllers works under its own, and everything ends together.
+//! One process, up to two locks: each set of controllers runs under its own lock, and all end together.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::clock::Clocks;
 /// A lock that controllers run under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// The one every manager competes for.
+    /// The lock that every manager competes for.
     Main,
-    /// The one of a leader migration, which other programs compete for too.
+    /// The lock of a leader migration, which other programs compete for, too.
     Migration,
 }
 
@@ -31,52 +31,53 @@ pub struct Locks {
     migration: Option<(Migration, LeaderElection)>,
 }
 
-/// The time during which a lock is held; what works under it is told of its end.
+/// The time during which a lock is held.
 pub struct Term {
     /// The lock.
     pub lock: Lock,
-    /// Whoever held it before.
+    /// The previous holder.
     pub predecessor: Predecessor,
-    /// The guard to ask before each write.
+    /// The check before each write.
     pub leadership: Leadership,
-    /// Cancelled when the work shall end in order.
+    /// Cancelled to request a graceful shutdown.
     pub stop: CancellationToken,
-    /// Under the main lock: lets the other lock be tried.
+    /// Under the main lock: allows the process to compete for the other lock.
     pub ready: TokenControllerReady,
 }
 
-/// Says that the other lock may be tried: the token controller runs, so that what will run there can have
-/// credentials. Dropped, it says the same: a process without that controller has nothing to wait for.
+/// Signals that the process may compete for the other lock: the token controller runs, so that controllers
+/// under that lock can get credentials. Dropping it signals the same: a process without that controller has
+/// nothing to wait for.
 pub struct TokenControllerReady(Option<oneshot::Sender<()>>);
 
 /// How a process with locks ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LocksOutcome<E> {
-    /// A lock was lost. Others may lead from now on: end the process at once.
+    /// A lock was lost. Other processes may lead from now on: end this one immediately.
     Lost(Lock),
-    /// All work has ended, and the locks were given back if that is wanted.
+    /// All work has ended, and the locks were released if configured.
     Stopped {
-        /// What went wrong under either lock.
+        /// The errors of the work under either lock.
         errors: Vec<E>,
     },
 }
 
-/// Nobody waits longer than this for a first look at the locks.
-const LOOKED_WITHIN: Duration = Duration::from_millis(500);
+/// How long the first read of the locks may take.
+const FIRST_READ_MAX: Duration = Duration::from_millis(500);
 
 /// The lock that was lost.
 struct Lost(Lock);
 
 impl TokenControllerReady {
-    /// Lets the other lock be tried.
+    /// Allows the process to compete for the other lock.
     pub fn signal(self) {
-        // Nobody listens if there is no other lock, or if everything is ending.
+        // There is no receiver without a second lock, or during shutdown.
         self.0.map(|sender| sender.send(()));
     }
 }
 
 impl Locks {
-    /// For `--leader-elect=false`: work begins at once and no lock is taken, not even one of a migration.
+    /// For `--leader-elect=false`: work starts immediately and no lock is taken, not even one of a migration.
     #[must_use]
     pub fn without_election() -> Self {
         Self { main: None, migration: None }
@@ -85,29 +86,29 @@ impl Locks {
     /// Prepares to compete for the main lock, and for that of a migration if there is one.
     ///
     /// # Errors
-    /// If the settings would not keep two leaders apart. Nothing was sent by then.
+    /// If the configuration would allow two leaders. Nothing was sent by then.
     pub fn elected(
         client: &Client,
-        settings: LeaderElectionConfig,
+        config: LeaderElectionConfig,
         migration: Option<Migration>,
         clocks: &Clocks,
-        mut chance: fastrand::Rng,
+        mut random: fastrand::Rng,
         observer: &Arc<dyn ElectionObserver>,
     ) -> Result<Self, InvalidElectionConfig> {
-        let mut compete = |settings| {
+        let mut compete = |config| {
             let (clocks, observer) = (clocks.clone(), Arc::clone(observer));
-            LeaderElection::new(client.clone(), settings, clocks, chance.fork(), observer)
+            LeaderElection::new(client.clone(), config, clocks, random.fork(), observer)
         };
         let migration = migration
             .map(|migration| {
-                let election = compete(migration.settings(&settings)?)?;
+                let election = compete(migration.settings(&config)?)?;
                 Ok((migration, election))
             })
             .transpose()?;
-        Ok(Self { main: Some(compete(settings)?), migration })
+        Ok(Self { main: Some(compete(config)?), migration })
     }
 
-    /// Lets knowledge pass from one holder of a lock to the next.
+    /// Hands state over from one holder of a lock to the next.
     #[must_use]
     pub fn with_handover(self, handover: &Arc<dyn Handover>) -> Self {
         let with = |election: LeaderElection| election.with_handover(handover.clone());
@@ -117,13 +118,13 @@ impl Locks {
         }
     }
 
-    /// Looks at the locks before anything else begins, but not for long: what a process lists after that is not older than
-    /// the silence of whoever led before, if there is one.
+    /// Reads the locks before anything else starts, for at most 500 ms: if a lock has no holder then,
+    /// everything that this process lists afterwards includes the previous leader's last writes.
     pub async fn read_leases(&mut self) {
         let elections = self.main.iter_mut().chain(self.migration.iter_mut().map(|(_, election)| election));
-        let looks = future::join_all(elections.map(LeaderElection::read_lease));
-        // Whoever does not answer now may do so later.
-        let _ = tokio::time::timeout(LOOKED_WITHIN, looks).await;
+        let reads = future::join_all(elections.map(LeaderElection::read_lease));
+        // A read that has not finished by then does not matter.
+        let _ = tokio::time::timeout(FIRST_READ_MAX, reads).await;
     }
 
     /// The lock that a controller runs under here; `None` if another program runs it.
@@ -132,36 +133,37 @@ impl Locks {
         self.migration.as_ref().map_or(Some(Lock::Main), |(migration, _)| migration.lock_of(controller))
     }
 
-    /// The health check `leaderElection`: fails if any lock that is held was not renewed for too long. The
-    /// original forgets the main lock once it competes for the other.
+    /// The health check `leaderElection`: fails if any held lock was not renewed for too long. The original
+    /// checks only the second lock once it competes for it.
     pub fn health(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static + use<> {
         let elections = self.main.iter().chain(self.migration.iter().map(|(_, election)| election));
         let guards: Vec<_> = elections.map(LeaderElection::leadership).collect();
         move || guards.iter().try_for_each(Leadership::check)
     }
 
-    /// Wins the locks and lets `work` run under each, until `stop` is cancelled, some work ends, or a lock is lost.
+    /// Acquires the locks and runs `work` under each, until `stop` is cancelled, some work ends, or a lock is
+    /// lost.
     ///
-    /// `work` is called once for each lock that is won. It shall run until [`Term::stop`] is cancelled, and
-    /// resolve when nothing of it is left: its lock is given back then. If it ends or fails by itself, what
-    /// runs under the other lock is stopped as well.
+    /// `work` is called once for each acquired lock. It must run until [`Term::stop`] is cancelled, and
+    /// resolve when all of its tasks have ended: its lock is released then. If it ends or fails by itself,
+    /// the work under the other lock is stopped as well.
     pub async fn run<E, F>(self, stop: &CancellationToken, work: impl Fn(Term) -> F) -> LocksOutcome<E>
     where
         F: Future<Output = Result<(), E>>,
     {
         let stop = stop.child_token();
-        let (ready, is_ready) = oneshot::channel();
-        let main = serve(Lock::Main, self.main, TokenControllerReady(Some(ready)), &stop, &work);
+        let (ready, ready_signal) = oneshot::channel();
+        let main = run_under_lock(Lock::Main, self.main, TokenControllerReady(Some(ready)), &stop, &work);
         let migration = async {
             let Some((_, mut election)) = self.migration else { return Ok(None) };
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(None),
-                // Both locks of a process that died run out together, so both are watched from the start.
-                () = election.observe_lease_until(async { drop(is_ready.await) }) => {}
+                // Both locks of a process that died expire together, so both are watched from the start.
+                () = election.observe_lease_until(async { drop(ready_signal.await) }) => {}
             }
-            tracing::info!("leader migration: competing for the lock of migrated controllers");
-            serve(Lock::Migration, Some(election), TokenControllerReady(None), &stop, &work).await
+            tracing::info!("leader migration: attempting to acquire the migration lock");
+            run_under_lock(Lock::Migration, Some(election), TokenControllerReady(None), &stop, &work).await
         };
         match future::try_join(main, migration).await {
             Ok((main, migration)) => {
@@ -172,8 +174,8 @@ impl Locks {
     }
 }
 
-/// Wins one lock, works under it, and gives it back; `Ok` carries what went wrong with the work.
-async fn serve<E, F>(
+/// Acquires one lock, runs the work under it, and releases it; `Ok` carries the error of the work.
+async fn run_under_lock<E, F>(
     lock: Lock,
     election: Option<LeaderElection>,
     ready: TokenControllerReady,
@@ -189,7 +191,7 @@ where
         return Ok(work(term).await.err());
     };
     let Some(leading) = election.acquire(stop.cancelled()).await else {
-        lock.say_ended();
+        lock.log_end();
         return Ok(None);
     };
     let (predecessor, leadership) = (leading.predecessor().clone(), leading.leadership());
@@ -197,7 +199,7 @@ where
     let (work_ended, ended) = oneshot::channel::<()>();
     let mut work_ended = Some(work_ended);
     let mut holding = pin!(leading.hold(async {
-        // The sender lives as long as this function.
+        // The sender is dropped when the work has ended.
         let _ = ended.await;
     }));
     let mut working = pin!(work(term));
@@ -206,14 +208,14 @@ where
         tokio::select! {
             biased;
             ended = &mut holding => {
-                lock.say_ended();
+                lock.log_end();
                 return match ended {
                     TermEnd::Lost => Err(Lost(lock)),
                     TermEnd::Stopped { .. } => Ok(result),
                 };
             }
-            worked = &mut working, if work_ended.is_some() => {
-                result = worked.err();
+            work_result = &mut working, if work_ended.is_some() => {
+                result = work_result.err();
                 stop.cancel();
                 work_ended.take();
             }
@@ -222,7 +224,7 @@ where
 }
 
 impl Lock {
-    fn say_ended(self) {
+    fn log_end(self) {
         match self {
             Self::Main => tracing::error!("leaderelection lost/stopped"),
             Self::Migration => tracing::error!("migration leaderelection lost/stopped"),
@@ -239,18 +241,18 @@ mod tests {
     use super::super::leadership::SentAt;
     use super::*;
 
-    struct Nobody;
+    struct NoObserver;
 
-    impl ElectionObserver for Nobody {}
+    impl ElectionObserver for NoObserver {}
 
     /// Proves LE-104.
     #[tokio::test(start_paused = true)]
-    async fn health_looks_at_both_locks() {
+    async fn health_checks_both_locks() {
         let client = Client::new(ApiServer::default(), "default");
-        let (clocks, chance) = (Clocks::new(|| 0), fastrand::Rng::with_seed(1));
-        let observer: Arc<dyn ElectionObserver> = Arc::new(Nobody);
-        let (settings, migration) = (LeaderElectionConfig::new("me".to_owned()), Some(Migration::default()));
-        let locks = Locks::elected(&client, settings, migration, &clocks, chance, &observer).unwrap();
+        let (clocks, random) = (Clocks::new(|| 0), fastrand::Rng::with_seed(1));
+        let observer: Arc<dyn ElectionObserver> = Arc::new(NoObserver);
+        let (config, migration) = (LeaderElectionConfig::new("me".to_owned()), Some(Migration::default()));
+        let locks = Locks::elected(&client, config, migration, &clocks, random, &observer).unwrap();
         let health = locks.health();
         let guards = [
             ("kube-controller-manager", locks.main.unwrap().leadership()),

@@ -5,32 +5,32 @@ use keleustes_objects::Key;
 use super::config::{InvalidElectionConfig, LeaderElectionConfig};
 use super::locks::Lock;
 
-/// This program, in the words of a migration configuration.
+/// The name of this program in a migration configuration.
 const COMPONENT: &str = "kube-controller-manager";
 
-/// Every program, in the words of a migration configuration.
+/// The wildcard for any program in a migration configuration.
 const ANY_COMPONENT: &str = "*";
 
-/// The only controller that is needed before others can have credentials, and so never moves.
+/// The only controller that others need for their credentials, which therefore never moves.
 const NEVER_MIGRATED: &str = "serviceaccount-token-controller";
 
-/// A leader migration: these controllers run under a lock of their own, in the program named for each.
+/// A leader migration: these controllers run under their own lock, each in the program named for it.
 ///
-/// With [`Locks`](super::Locks) the lock is taken and held even if no controller of this program runs under it:
-/// that is what keeps another program from running them meanwhile.
+/// With [`Locks`](super::Locks) the lock is acquired and held even if no controller of this program runs
+/// under it: that keeps another program from running them meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// The name of the lock, in the namespace of the main one.
     pub leader_name: String,
-    /// The kind of the lock; there is only `leases` any more.
+    /// The type of the lock; only `leases` is left.
     pub resource_lock: String,
-    /// Controllers by canonical name, each with the program that runs it; of several for one controller the
-    /// last counts.
+    /// Controllers by canonical name, each with the program that runs it; of several entries for one
+    /// controller the last counts.
     pub entries: Vec<(String, String)>,
 }
 
 impl Default for Migration {
-    /// What holds without a configuration file: the controllers that left for the cloud providers.
+    /// The default without a configuration file: the controllers that moved to the cloud controller managers.
     fn default() -> Self {
         let moved = ["route-controller", "service-controller", "cloud-node-lifecycle-controller"];
         Self {
@@ -56,13 +56,14 @@ impl Migration {
         }
     }
 
-    /// The settings of the second lock: those of the first but for its name.
+    /// The configuration of the second lock: that of the first but for its name.
     ///
-    /// It is always a plain lock. Nobody is ever appointed to it, since a process offers itself for the main
-    /// lock only; the original waits for that and so never runs what was migrated in a coordinated election.
+    /// It is never coordinated: the API server never chooses a holder for it, since a process publishes a
+    /// LeaseCandidate for the main lock only. The original waits for that choice and so never runs migrated
+    /// controllers in a coordinated election.
     ///
     /// # Errors
-    /// If the configuration asks for a lock that is no Lease.
+    /// If the configured lock type is not `leases`.
     pub fn settings(
         &self,
         main: &LeaderElectionConfig,
@@ -92,7 +93,7 @@ mod tests {
 
     /// Proves LE-51, LE-52: by default a lock is held under which nothing runs.
     #[test]
-    fn by_default_what_left_for_the_cloud_providers_is_migrated() {
+    fn cloud_provider_controllers_are_migrated_by_default() {
         let migration = Migration::default();
         assert_eq!(migration.leader_name, "cloud-provider-extraction-migration");
         assert_eq!(migration.resource_lock, "leases");
@@ -107,7 +108,7 @@ mod tests {
 
     /// Proves LE-53.
     #[test]
-    fn a_listed_controller_runs_in_the_program_named() {
+    fn listed_controller_runs_in_the_named_program() {
         let migration = migration(&[
             ("job-controller", "kube-controller-manager"),
             ("cronjob-controller", "*"),
@@ -121,7 +122,7 @@ mod tests {
             ("cronjob-controller", Some(Lock::Migration)),
             ("node-ipam-controller", None),
             ("ttl-controller", Some(Lock::Migration)),
-            // An alias names nobody.
+            // Aliases are not recognized.
             ("deployment-controller", Some(Lock::Main)),
             ("namespace-controller", Some(Lock::Main)),
         ];
@@ -132,7 +133,7 @@ mod tests {
 
     /// Proves LE-54.
     #[test]
-    fn the_token_controller_is_never_migrated() {
+    fn token_controller_is_never_migrated() {
         for component in ["*", "kube-controller-manager", "cloud-controller-manager"] {
             let migration = migration(&[("serviceaccount-token-controller", component)]);
             assert_eq!(migration.lock_of("serviceaccount-token-controller"), Some(Lock::Main), "{component}");
@@ -141,7 +142,7 @@ mod tests {
 
     /// Proves LE-4, LE-5.
     #[test]
-    fn the_second_lock_differs_by_its_name_and_must_be_a_lease() {
+    fn second_lock_differs_by_its_name_and_must_be_a_lease() {
         let mut main = LeaderElectionConfig::new("me".to_owned());
         main.lease = Key::namespaced("elsewhere", "main");
         main.lease_duration = std::time::Duration::from_secs(60);

@@ -1,33 +1,33 @@
 //! At most one process writes: the holder of a Lease, as long as it renews in time.
 //!
-//! The protocol is the one of the original, so that both can stand by for each other on one Lease:
-//! whoever finds it free, or unchanged for as long as it says it is good, puts its name on it. Only the
-//! local clock counts, and only from the moment a record was first seen; the times inside the record
-//! are never compared with anything, so clocks of different machines need not agree.
+//! The protocol is that of the original, so that both can stand by for each other on one Lease: a process
+//! that finds the Lease without a holder, or unchanged for its lease duration, becomes the holder. Only the
+//! local clock counts, and only from the moment a record was first observed; the times inside the record are
+//! never compared with a clock, so clocks of different machines need not agree.
 //!
-//! Here a standby also *watches* the Lease. A lock that is given back is taken at once, and one that runs
-//! out is taken at that moment, not at the next poll.
+//! Here a standby also *watches* the Lease. A released Lease is taken immediately, and an expired one at the
+//! moment of expiry, not at the next poll.
 //!
-//! **Never two writers.** A leader trusts its lease for `renew_deadline` after it *sent* the last renewal
-//! that succeeded, which is always less than the others wait. [`Leadership::still_held`] compares that
-//! moment with the clock at each call, so it turns false by itself while the process is stopped (SIGSTOP)
-//! or starved: the first write after waking asks it before anything leaves. `CLOCK_MONOTONIC`, behind the
-//! runtime's clock, goes on during a SIGSTOP but not while the machine is suspended; the clock that
-//! does is `CLOCK_BOOTTIME`. The same is had from the wall clock, which a resuming system sets forward: a
+//! **Never two writers.** A leader trusts its lease for `renew_deadline` after it *sent* the last successful
+//! renewal, which is always less than other processes wait. [`Leadership::still_held`] compares that time
+//! with the clock at each call, so it becomes false by itself while the process is stopped (SIGSTOP) or
+//! starved: the first write after the process resumes checks it before anything is sent. `CLOCK_MONOTONIC`,
+//! behind tokio's clock, continues during a SIGSTOP but not while the machine is suspended; the clock that
+//! does is `CLOCK_BOOTTIME`. The wall clock has the same effect, because a resuming system sets it forward: a
 //! lease is held only while *neither* clock has passed its end.
 //!
-//! What no client can rule out is a write that left in time and takes effect late: an API server that holds
-//! a request for longer than `lease_duration - renew_deadline` lets it land in the next term. Resource
-//! versions stop such a write if its target was changed meanwhile.
+//! No client can rule out a write that is sent in time and takes effect late: an API server that delays a
+//! request for longer than `lease_duration - renew_deadline` applies it in the next term. Resource versions
+//! stop such a write if its target has changed meanwhile.
 //!
-//! A process may need two locks: with leader migration some controllers run under a lock that another
-//! program shares ([`Locks`], [`Migration`]). And the choice of the holder may be the API server's: in a
-//! coordinated election a process offers itself ([`Candidate`]) and takes what it is given.
+//! A process may need two locks: with leader migration some controllers run under a lock that another program
+//! shares ([`Locks`], [`Migration`]). In a coordinated election the API server chooses the holder: a process
+//! publishes a LeaseCandidate ([`Candidate`]) and leads while the Lease names it.
 //!
-//! Rooms: [`record`] reads and writes what a Lease says, [`elector`] decides without IO or clock,
-//! `election` carries its decisions out, `leadership` is the guard that writers ask, `locks` keeps a
-//! process whole that lives by two locks, `named` is the way to one object on the API server,
-//! `predecessor` what the leader before has left.
+//! Modules: [`record`] reads and writes the spec of a Lease, [`elector`] decides without IO or clock,
+//! `election` executes its decisions, `leadership` is the check before each write, `locks` runs a process
+//! with two locks, `single_object` reads, writes and watches one object, `predecessor` is what the previous
+//! leader left.
 
 mod announcer;
 mod candidate;

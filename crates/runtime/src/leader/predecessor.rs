@@ -1,22 +1,23 @@
-//! What a leader leaves to the next one: a note on the Lease, if it ends in order.
+//! What a leader leaves to the next one: a handover record in an annotation of the Lease, after a graceful
+//! shutdown.
 
 use serde_json::Value;
 
 use super::elector::MonotonicTime;
 
-/// Where the note stands. The original keeps annotations of the Lease as they are, so it is taken away by whoever
-/// takes the Lease, or it would be read again after another's term.
+/// The annotation with the handover record. The original keeps annotations of the Lease, so a new holder
+/// removes it; otherwise it would be read again after a term of the original.
 pub(super) const HANDOVER_ANNOTATION: &str = "keleustes.io/handover";
 
-/// The leader before this one.
+/// The previous leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Predecessor {
-    /// There is no Lease to have.
+    /// There is none: this process runs without leader election.
     Absent,
-    /// It gave the Lease back and left this note.
+    /// It released the Lease and left this handover record.
     LeftRecord(String),
-    /// It let the Lease run out, or gave it back without a word. What it did last is not known, but if there is a
-    /// moment here, it was done before.
+    /// It let the Lease expire, or released it without a record. Its last writes are not known, but if there
+    /// is a time here, they were made before it.
     LeftNoRecord(Option<MonotonicTime>),
 }
 
@@ -26,22 +27,23 @@ impl Default for Predecessor {
     }
 }
 
-/// What passes from one leader to the next.
+/// The state that is handed over from one leader to the next.
 pub trait Handover: Send + Sync {
-    /// What a leader that ends in order leaves to the next one; nothing if there is no telling.
+    /// The record that a leader leaves at a graceful shutdown; `None` if the written state is not known for
+    /// certain.
     fn handover_record(&self) -> Option<String>;
-    /// The leader has done all it did, unless it is heard of again: whoever stands by learns what that was.
+    /// The leader has made its last write, unless it renews again: the standby updates its caches.
     fn prepare_takeover(&self);
 }
 
 impl Predecessor {
-    /// Whoever had the Lease that is about to be taken.
+    /// The previous holder of the Lease that is about to be taken.
     pub(super) fn of(lease: Option<&Value>, holder_writes_end_at: Option<MonotonicTime>) -> Self {
-        // Somebody may have deleted it to be rid of a leader.
+        // A user may have deleted it to end a leader's term.
         let Some(lease) = lease else { return Self::LeftNoRecord(holder_writes_end_at) };
-        let is_free = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().is_empty();
+        let is_released = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().is_empty();
         match lease["metadata"]["annotations"][HANDOVER_ANNOTATION].as_str() {
-            Some(note) if is_free => Self::LeftRecord(note.to_owned()),
+            Some(record) if is_released => Self::LeftRecord(record.to_owned()),
             _ => Self::LeftNoRecord(holder_writes_end_at),
         }
     }
@@ -56,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_counts_only_on_a_lease_that_was_given_back() {
+    fn handover_record_counts_only_on_a_released_lease() {
         let lease = |holder: &str, annotations: Value| json!({"metadata": {"annotations": annotations}, "spec": {"holderIdentity": holder}});
         let since = Some(Duration::from_secs(7));
         let of = |lease: Value| Predecessor::of(Some(&lease), since);

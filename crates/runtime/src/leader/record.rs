@@ -1,24 +1,25 @@
-//! What a Lease says about its holder, in the bytes that Go's clients read and write.
+//! The spec of a Lease, in the bytes that Go's clients read and write.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// The part of a Lease that the election is about. Absent fields read as empty or zero.
+/// The part of a Lease that the election uses. Absent fields read as empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseRecord {
-    /// Who holds it; empty if nobody does.
+    /// The holder identity; empty if there is no holder.
     pub holder: String,
-    /// How long it is good after it was last seen to change.
+    /// How long it is valid after it was last observed to change.
     pub duration_seconds: i64,
-    /// When the holder took it, by the holder's clock.
+    /// When the holder acquired it, by the holder's clock.
     pub acquired_at: Option<Timestamp>,
     /// When the holder last renewed it, by the holder's clock.
     pub renewed_at: Option<Timestamp>,
-    /// How often it went from one holder to another.
+    /// How often the holder has changed.
     pub transitions: i64,
-    /// How a coordinated election chooses; kept there, and dropped by a plain one as unknown fields are.
+    /// The strategy of a coordinated election; kept there, and dropped by a plain election like unknown
+    /// fields.
     pub strategy: String,
-    /// Whom a coordinated election wants to hold it next; a holder that sees it writes no more.
+    /// The next holder in a coordinated election; a holder that observes it writes no more.
     pub preferred_holder: String,
 }
 
@@ -41,7 +42,7 @@ impl LeaseRecord {
         }
     }
 
-    /// Writes the spec of a Lease; an empty holder is written too, since that is what frees it.
+    /// The spec of a Lease; an empty holder is written, too, since that releases it.
     #[must_use]
     pub fn spec(&self) -> Value {
         let mut spec = json!({
@@ -59,22 +60,23 @@ impl LeaseRecord {
         spec
     }
 
-    /// Whether two readings show the same state. Times count in whole seconds, as Go's clients compare
-    /// them; [`Settings::valid_for_others`](super::Settings::valid_for_others) allows for that.
+    /// Whether two records are the same. Times count in whole seconds, as Go's clients compare them;
+    /// [`LeaderElectionConfig::valid_for_others`](super::LeaderElectionConfig::valid_for_others) allows for
+    /// that.
     #[must_use]
     pub fn is_same_as(&self, other: &Self) -> bool {
-        let whole = |record: &Self| {
+        let seconds_of = |record: &Self| {
             let seconds = |time: Option<Timestamp>| time.map(|time| time.as_second());
             (seconds(record.acquired_at), seconds(record.renewed_at))
         };
         let untimed = |record: &Self| Self { acquired_at: None, renewed_at: None, ..record.clone() };
-        whole(self) == whole(other) && untimed(self) == untimed(other)
+        seconds_of(self) == seconds_of(other) && untimed(self) == untimed(other)
     }
 }
 
-/// RFC 3339 in UTC with exactly six digits; Go's reader of such times takes nothing else.
+/// RFC 3339 in UTC with exactly six digits; Go's parser for MicroTime accepts nothing else.
 pub(super) fn micro_time(time: Timestamp) -> String {
-    // Cut, not rounded, as Go does.
+    // Truncated, not rounded, as Go does.
     let time = Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time);
     format!("{time:.6}")
 }
@@ -89,7 +91,7 @@ mod tests {
 
     /// Proves LE-10. The expected text is what a Go client stores for these times.
     #[test]
-    fn times_have_six_digits_always() {
+    fn times_always_have_six_digits() {
         let rows = [
             ("2026-11-15T09:00:01.123456789Z", "2026-11-15T09:00:01.123456Z"),
             ("2026-11-15T09:00:01.9999999Z", "2026-11-15T09:00:01.999999Z"),
@@ -104,7 +106,7 @@ mod tests {
 
     /// Proves LE-10.
     #[test]
-    fn a_record_is_written_as_go_writes_it() {
+    fn record_is_written_as_go_writes_it() {
         let record = LeaseRecord {
             holder: "node-1_u".to_owned(),
             duration_seconds: 15,
@@ -127,13 +129,13 @@ mod tests {
 
     /// Proves LE-15.
     #[test]
-    fn absent_and_strange_fields_read_as_nothing() {
+    fn absent_and_invalid_fields_read_as_empty() {
         for lease in [json!({}), json!({"spec": {}}), json!({"spec": null})] {
             assert_eq!(LeaseRecord::of(&lease), LeaseRecord::default());
         }
-        let strange =
+        let invalid =
             json!({"spec": {"leaseDurationSeconds": -4, "renewTime": "yesterday", "holderIdentity": 7}});
-        assert_eq!(LeaseRecord::of(&strange), LeaseRecord::default());
+        assert_eq!(LeaseRecord::of(&invalid), LeaseRecord::default());
     }
 
     /// Proves LE-23.

@@ -1,4 +1,5 @@
-//! One object on the API server, known by name: read, written against the version that was seen, watched.
+//! One object on the API server, identified by name: read, written with the observed resourceVersion,
+//! watched.
 
 use std::time::Duration;
 
@@ -11,26 +12,26 @@ use kube::core::params::WatchParams;
 use kube::core::{Request, WatchEvent};
 use serde_json::{Value, json};
 
-/// How long one watch lasts before it is opened anew; a silent connection is not trusted for much longer.
+/// How long one watch lasts before it is opened again; a silent connection is not trusted for much longer.
 const WATCH_SECONDS: u32 = 290;
 
-/// One object and the way to it.
+/// One object and its client.
 #[derive(Clone)]
 pub(super) struct SingleObject {
     client: Client,
     resource: &'static Resource,
     key: Key,
     request_timeout: Duration,
-    /// The object as it was last read or written; updates keep its metadata and ask for its version.
-    seen: Option<Value>,
+    /// The object as it was last read or written; updates keep its metadata and its resourceVersion.
+    observed: Option<Value>,
 }
 
-/// What a watch of the object brings.
+/// A change delivered by a watch of the object.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// This is its state now.
+    /// The current state of the object.
     Current(Value),
-    /// It is not there.
+    /// The object does not exist.
     Deleted,
 }
 
@@ -41,23 +42,23 @@ impl SingleObject {
         key: Key,
         request_timeout: Duration,
     ) -> Self {
-        Self { client, resource, key, request_timeout, seen: None }
+        Self { client, resource, key, request_timeout, observed: None }
     }
 
-    /// Reads it.
+    /// Reads the object.
     pub(super) async fn read(&mut self) -> Result<&Value, ApiError> {
         let answer = self.send(Call::get(self.resource, &self.key)).await;
         if answer.as_ref().is_err_and(|failure| failure.reason == ErrorReason::NotFound) {
-            self.seen = None;
+            self.observed = None;
         }
-        Ok(self.seen.insert(answer?))
+        Ok(self.observed.insert(answer?))
     }
 
-    /// Puts this spec into the state that was last seen, or creates the object if none was.
+    /// Updates the last observed state with this spec, or creates the object if none was observed.
     pub(super) async fn write(&mut self, spec: Value) -> Result<(), ApiError> {
-        let call = match &self.seen {
-            Some(seen) => {
-                let mut object = seen.clone();
+        let call = match &self.observed {
+            Some(observed) => {
+                let mut object = observed.clone();
                 object["spec"] = spec;
                 Call::replace(self.resource, &self.key, &object)
             }
@@ -72,28 +73,29 @@ impl SingleObject {
                 Call::create(self.resource, namespace, &object)
             }
         };
-        self.seen = Some(self.send(call).await?);
+        self.observed = Some(self.send(call).await?);
         Ok(())
     }
 
-    /// Gives the state that was last seen an annotation, or takes it away, for the next write.
+    /// Sets or removes an annotation of the last observed state, for the next write.
     pub(super) fn annotate(&mut self, name: &str, value: Option<String>) {
-        let Some(seen) = &mut self.seen else { return };
-        match (value, seen["metadata"]["annotations"].as_object_mut()) {
-            (Some(value), _) => seen["metadata"]["annotations"][name] = Value::String(value),
+        let Some(observed) = &mut self.observed else { return };
+        match (value, observed["metadata"]["annotations"].as_object_mut()) {
+            (Some(value), _) => observed["metadata"]["annotations"][name] = Value::String(value),
             (None, Some(annotations)) => drop(annotations.remove(name)),
             (None, None) => {}
         }
     }
 
     /// The state that was last read, written or [taken](Self::take).
-    pub(super) fn seen(&self) -> Option<&Value> {
-        self.seen.as_ref()
+    pub(super) fn observed(&self) -> Option<&Value> {
+        self.observed.as_ref()
     }
 
-    /// Makes what a watch brought the state to write against; false if a read or a write was faster.
+    /// Takes a watched change as the state to write against; false if a read or a write has observed a newer
+    /// one.
     pub(super) fn take(&mut self, change: Change) -> bool {
-        self.seen = match change {
+        self.observed = match change {
             Change::Current(object) if version_of(&object).is_older_than(&self.version()) => return false,
             Change::Current(object) => Some(object),
             Change::Deleted => None,
@@ -101,14 +103,18 @@ impl SingleObject {
         true
     }
 
-    /// The version that was last seen.
+    /// The last observed resourceVersion.
     pub(super) fn version(&self) -> ResourceVersion {
-        self.seen.as_ref().map(version_of).unwrap_or_default()
+        self.observed.as_ref().map(version_of).unwrap_or_default()
     }
 
-    /// The object as the subject of an event.
+    /// The object as the involved object of an event.
     pub(super) fn involved(&self) -> InvolvedObject {
-        let uid = self.seen.as_ref().and_then(|seen| seen["metadata"]["uid"].as_str()).unwrap_or_default();
+        let uid = self
+            .observed
+            .as_ref()
+            .and_then(|observed| observed["metadata"]["uid"].as_str())
+            .unwrap_or_default();
         InvolvedObject::named(
             self.resource,
             &self.key.namespace,
@@ -118,8 +124,8 @@ impl SingleObject {
         )
     }
 
-    /// Its changes, beginning with its present state. Ends never; while it cannot be watched it is silent
-    /// and tries again after each pause.
+    /// Its changes, starting with the current state. The stream never ends; while the object cannot be
+    /// watched, it is silent and tries again after each pause.
     pub(super) fn changes(&self, pause: Duration) -> BoxStream<'static, Change> {
         let named = self.clone();
         let watches = stream::unfold(Duration::ZERO, move |wait| {
@@ -127,7 +133,7 @@ impl SingleObject {
             async move {
                 tokio::time::sleep(wait).await;
                 let changes = named.watch().await.unwrap_or_else(|error| {
-                    tracing::debug!(object = %named.key, error, "it cannot be watched");
+                    tracing::debug!(object = %named.key, error, "watch failed, retrying");
                     stream::empty().boxed()
                 });
                 Some((changes, pause))
@@ -136,32 +142,33 @@ impl SingleObject {
         watches.flatten().boxed()
     }
 
-    /// One look and one watch from there on, until it ends or fails.
+    /// One list and one watch from there on, until it ends or fails.
     async fn watch(&self) -> Result<BoxStream<'static, Change>, String> {
-        let only_it = format!("metadata.name={}", self.key.name);
-        let look = Call::list(self.resource, &self.key.namespace).query("fieldSelector", only_it.clone());
-        let list = self.send(look).await.map_err(|failure| failure.to_string())?;
-        let present = match list["items"].as_array().and_then(|items| items.first()) {
-            Some(item) => Change::Current(self.whole(item)),
+        let by_name = format!("metadata.name={}", self.key.name);
+        let list_request =
+            Call::list(self.resource, &self.key.namespace).query("fieldSelector", by_name.clone());
+        let list = self.send(list_request).await.map_err(|failure| failure.to_string())?;
+        let current = match list["items"].as_array().and_then(|items| items.first()) {
+            Some(item) => Change::Current(self.with_type(item)),
             None => Change::Deleted,
         };
-        let params = WatchParams::default().fields(&only_it).timeout(WATCH_SECONDS);
+        let params = WatchParams::default().fields(&by_name).timeout(WATCH_SECONDS);
         let request = Request::new(self.resource.collection_path(&self.key.namespace))
             .watch(&params, &version_of(&list).to_string())
             .map_err(|error| error.to_string())?;
         let opening = self.client.request_events::<Value>(request);
         let opened = tokio::time::timeout(self.request_timeout, opening).await;
-        let events = opened.map_err(|_| "no answer")?.map_err(|error| error.to_string())?;
+        let events = opened.map_err(|_| "no response")?.map_err(|error| error.to_string())?;
         let changes = events
             .take_until(tokio::time::sleep(Duration::from_secs((WATCH_SECONDS + 10).into())))
             .map(|event| event.map_err(|error| error.to_string()).and_then(change))
-            .take_while(|change| std::future::ready(is_good(change)))
+            .take_while(|change| std::future::ready(is_ok_or_log(change)))
             .filter_map(|change| std::future::ready(change.ok().flatten()));
-        Ok(stream::iter([present]).chain(changes).boxed())
+        Ok(stream::iter([current]).chain(changes).boxed())
     }
 
-    /// An item of a list says neither version nor kind of the API; one that is to be written must.
-    fn whole(&self, item: &Value) -> Value {
+    /// An item of a list has neither apiVersion nor kind; an object to be written needs both.
+    fn with_type(&self, item: &Value) -> Value {
         let mut object = item.clone();
         object["apiVersion"] = self.resource.api_version().into();
         object["kind"] = (*self.resource.kind).into();
@@ -169,13 +176,14 @@ impl SingleObject {
     }
 
     async fn send(&self, call: Call) -> Result<Value, ApiError> {
-        // The server is told as well, so that a write nobody waits for any more is less likely to land.
+        // The API server gets the timeout, too, so that a write whose response is no longer awaited is less
+        // likely to take effect.
         let seconds = self.request_timeout.as_secs_f64();
         let call = call.query("timeout", format!("{seconds}s"));
         tokio::time::timeout(self.request_timeout, call.send(&self.client)).await.unwrap_or_else(|_| {
             Err(ApiError::transport(
                 ErrorReason::ConnectionLost,
-                format!("no answer to {call} within {seconds} s"),
+                format!("no response to {call} within {seconds} s"),
             ))
         })
     }
@@ -194,9 +202,9 @@ fn change(event: WatchEvent<Value>) -> Result<Option<Change>, String> {
     }
 }
 
-fn is_good(change: &Result<Option<Change>, String>) -> bool {
+fn is_ok_or_log(change: &Result<Option<Change>, String>) -> bool {
     if let Err(error) = change {
-        tracing::debug!(error, "a watch ended");
+        tracing::debug!(error, "watch ended");
     }
     change.is_ok()
 }

@@ -1,4 +1,4 @@
-//! What a cache tells of itself: how far it has come and how long it takes to pass a change on.
+//! Metrics of caches: the observed resourceVersion and how long the delivery of a change takes.
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ impl Families {
             queued: gauges(
                 registry,
                 "informer_queued_items",
-                "Objects read from the API and not yet passed on.",
+                "Objects read from the API and not yet delivered to event handlers.",
                 labels,
             ),
             latency: histograms(
                 registry,
                 (
                     "informer_processing_latency_seconds",
-                    "Time from reading a change until all listeners were told.",
+                    "Time from reading a change until all event handlers have processed it.",
                 ),
                 labels,
                 &LATENCY_BUCKETS,
@@ -39,14 +39,14 @@ impl Families {
             version: gauges(
                 registry,
                 "informer_store_resource_version",
-                "The last 15 digits of the version that a cache has come to.",
+                "The last 15 digits of the resourceVersion that a cache has observed.",
                 labels,
             ),
         }
     }
 
     pub(super) fn of(&self, resource: &Resource) -> CacheMetrics {
-        // The original makes plurals of kinds in its own way, and calls ingresses `ingresss`.
+        // The original builds plurals of kinds in its own way, and calls ingresses `ingresss`.
         let plural = format!("{}s", resource.kind.to_lowercase());
         let labels = [INFORMERS, &resource.group, &resource.version, &plural];
         CacheMetrics {
@@ -66,14 +66,14 @@ pub struct CacheMetrics {
 }
 
 impl CacheMetrics {
-    /// So many objects have been read and are about to be passed on. Nothing is read while others are
-    /// passed on, so there is no queue behind them.
+    /// This many objects have been read and are about to be delivered. Nothing is read while others are
+    /// delivered, so there is no queue behind them.
     pub(crate) fn reading(&self, objects: usize) {
         #[expect(clippy::cast_precision_loss, reason = "no list is that long")]
         self.queued.set(objects as f64);
     }
 
-    /// They have been passed on, if there were any, and the cache has come to this version.
+    /// The objects have been delivered, if there were any, and the cache is at this resourceVersion.
     pub(crate) fn observe_delivery(&self, version: &ResourceVersion, took: Option<Duration>) {
         self.queued.set(0.0);
         if let Some(took) = took {

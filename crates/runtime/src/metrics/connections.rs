@@ -1,4 +1,4 @@
-//! What happens on the way to API servers: transports, and plugins that hand out credentials.
+//! Metrics of connections to API servers: transports, and exec credential plugins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use prometheus::{Gauge, Histogram, IntCounterVec, Opts, Registry};
 
 use super::{Metrics, counters, gauges, histograms, registered, stability};
 
-/// From ten minutes, which is too short a life, to four years, which is too long.
+/// From 10 minutes, which is too short a lifetime, to 4 years, which is too long.
 const AGE_BUCKETS: [f64; 11] = [
     600.0,
     1_800.0,
@@ -40,13 +40,13 @@ impl Families {
     pub(super) fn new(registry: &Registry) -> Self {
         let (age, age_help) = (
             "rest_client_exec_plugin_certificate_rotation_age",
-            "How many seconds certificates of plugins had lived when they were replaced.",
+            "Age in seconds of exec plugin certificates when they were rotated.",
         );
         Self {
             plugin_calls: counters(
                 registry,
                 "rest_client_exec_plugin_call_total",
-                "Calls of credential plugins, by exit code and what came of them.",
+                "Calls of exec credential plugins, by exit code and call status.",
                 &["code", "call_status"],
             ),
             certificates: registered(registry, Certificates::new()),
@@ -55,33 +55,33 @@ impl Families {
             transports: gauges(
                 registry,
                 "rest_client_transport_cache_entries",
-                "Transports to API servers that are held, each with connections of its own.",
+                "Cached transports to API servers, each with its own connections.",
                 &[],
             )
             .with_label_values::<&str>(&[]),
             transport_calls: counters(
                 registry,
                 "rest_client_transport_create_calls_total",
-                "Transports that were made (miss), and clients that were given one that was there (hit).",
+                "Transports that were created (miss), and clients that share an existing one (hit).",
                 &["result"],
             ),
         }
     }
 }
 
-/// When the certificates of plugins end, as the seconds that are left of the first to end.
+/// When the certificates of plugins expire, as the seconds left until the first expiry.
 #[derive(Clone)]
 struct Certificates {
-    end_at: Arc<Mutex<BTreeMap<String, Timestamp>>>,
+    expire_at: Arc<Mutex<BTreeMap<String, Timestamp>>>,
     seconds_left: Gauge,
 }
 
 impl Certificates {
     fn new() -> Self {
         let name = "rest_client_exec_plugin_ttl_seconds";
-        let help = "Seconds until the first of the plugins' certificates ends; +Inf without any.";
+        let help = "Seconds until the first exec plugin certificate expires; +Inf without any.";
         let seconds_left = Gauge::with_opts(Opts::new(name, stability(name, help)));
-        Self { end_at: Arc::default(), seconds_left: seconds_left.expect("names in this room are valid") }
+        Self { expire_at: Arc::default(), seconds_left: seconds_left.expect("metric names are valid") }
     }
 }
 
@@ -90,9 +90,9 @@ impl Collector for Certificates {
         self.seconds_left.desc()
     }
 
-    /// Certificates end by the clock on the wall, so this is the one that is read.
+    /// Certificates expire by wall time, so this is the clock that is read.
     fn collect(&self) -> Vec<MetricFamily> {
-        let first = self.end_at.lock().values().min().copied();
+        let first = self.expire_at.lock().values().min().copied();
         let left = first.map(|end| end.duration_since(Timestamp::now()).as_secs_f64());
         self.seconds_left.set(left.unwrap_or(f64::INFINITY));
         self.seconds_left.collect()
@@ -111,10 +111,10 @@ impl ConnectionObserver for Metrics {
     }
 
     fn exec_plugin_certificate_expires(&self, origin: &str, at: Option<Timestamp>) {
-        let mut end_at = self.0.connections.certificates.end_at.lock();
+        let mut expire_at = self.0.connections.certificates.expire_at.lock();
         match at {
-            Some(at) => end_at.insert(origin.to_owned(), at),
-            None => end_at.remove(origin),
+            Some(at) => expire_at.insert(origin.to_owned(), at),
+            None => expire_at.remove(origin),
         };
     }
 
@@ -142,20 +142,20 @@ mod tests {
 
     /// Proves RUN-106.
     #[test]
-    fn plugins_and_transports_are_told_as_the_original_tells_them() {
+    fn plugin_and_transport_metrics_match_the_original() {
         let metrics = Metrics::new();
-        let tells = |line: &str| {
+        let assert_line = |line: &str| {
             let text = metrics.text();
-            assert!(text.lines().any(|told| told == line), "{line} in\n{text}");
+            assert!(text.lines().any(|shown| shown == line), "{line} in\n{text}");
         };
-        tells("rest_client_exec_plugin_ttl_seconds inf");
-        tells("rest_client_exec_plugin_certificate_rotation_age_count 0");
-        tells("rest_client_transport_cache_entries 0");
+        assert_line("rest_client_exec_plugin_ttl_seconds inf");
+        assert_line("rest_client_exec_plugin_certificate_rotation_age_count 0");
+        assert_line("rest_client_transport_cache_entries 0");
         metrics.exec_plugin_called(ExecPluginStatus::NoError);
         metrics.exec_plugin_called(ExecPluginStatus::ExecutionError(7));
         metrics.exec_plugin_called(ExecPluginStatus::PluginNotFound);
         metrics.exec_plugin_called(ExecPluginStatus::ClientInternalError);
-        let calls = |labels: &str| tells(&format!("rest_client_exec_plugin_call_total{{{labels}}} 1"));
+        let calls = |labels: &str| assert_line(&format!("rest_client_exec_plugin_call_total{{{labels}}} 1"));
         calls("call_status=\"no_error\",code=\"0\"");
         calls("call_status=\"plugin_execution_error\",code=\"7\"");
         calls("call_status=\"plugin_not_found_error\",code=\"1\"");
@@ -165,17 +165,17 @@ mod tests {
         }
         metrics.transport_reused();
         metrics.transport_dropped();
-        tells("rest_client_transport_cache_entries 1");
-        tells("rest_client_transport_create_calls_total{result=\"hit\"} 1");
-        tells("rest_client_transport_create_calls_total{result=\"miss\"} 2");
+        assert_line("rest_client_transport_cache_entries 1");
+        assert_line("rest_client_transport_create_calls_total{result=\"hit\"} 1");
+        assert_line("rest_client_transport_create_calls_total{result=\"miss\"} 2");
         metrics.exec_plugin_certificate_rotated(Duration::from_secs(3_600));
-        tells("rest_client_exec_plugin_certificate_rotation_age_bucket{le=\"1800\"} 0");
-        tells("rest_client_exec_plugin_certificate_rotation_age_bucket{le=\"3600\"} 1");
+        assert_line("rest_client_exec_plugin_certificate_rotation_age_bucket{le=\"1800\"} 0");
+        assert_line("rest_client_exec_plugin_certificate_rotation_age_bucket{le=\"3600\"} 1");
     }
 
     /// Proves RUN-106.
     #[test]
-    fn the_certificate_that_ends_first_is_told() {
+    fn ttl_metric_shows_the_certificate_that_expires_first() {
         let metrics = Metrics::new();
         let left = || {
             let text = metrics.text();

@@ -1,4 +1,4 @@
-//! The figures that controllers declare themselves.
+//! The metrics that controllers declare themselves.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use prometheus::{CounterVec, GaugeVec, HistogramOpts, HistogramVec, Opts, Regist
 
 use super::registered;
 
-/// Declared figures, by name.
+/// Declared metrics, by name.
 #[derive(Default)]
 pub(super) struct Families(RwLock<BTreeMap<&'static str, Family>>);
 
@@ -27,7 +27,7 @@ impl Families {
         let Measurement { metric, labels, value } = measurement;
         let families = self.0.read();
         let family = families.get(metric.name);
-        let family = family.unwrap_or_else(|| panic!("{} is measured without being declared", metric.name));
+        let family = family.unwrap_or_else(|| panic!("{} is observed without being declared", metric.name));
         let labels: Vec<_> = labels.iter().map(String::as_str).collect();
         match family {
             Family::Counter(counter) => counter.with_label_values(&labels).inc_by(*value),
@@ -55,14 +55,14 @@ impl Family {
             Self::Gauge(gauge) => drop(registered(registry, gauge.clone())),
             Self::Histogram(histogram) => drop(registered(registry, histogram.clone())),
         }
-        // A figure without labels is there from the start, at zero.
+        // A metric without labels is present from the start, at zero.
         if labels.is_empty() {
-            family.begin();
+            family.initialize();
         }
         family
     }
 
-    fn begin(&self) {
+    fn initialize(&self) {
         match self {
             Self::Counter(counter) => drop(counter.with_label_values::<&str>(&[])),
             Self::Gauge(gauge) => drop(gauge.with_label_values::<&str>(&[])),
@@ -80,17 +80,17 @@ mod tests {
     use super::*;
 
     static COUNTED: Metric = Metric::counter("counted_total", "Counts.", &["by"]);
-    static LEVEL: Metric = Metric::gauge("level", "Tells.", &[]);
+    static LEVEL: Metric = Metric::gauge("level", "A level.", &[]);
     static SIZES: Metric =
         Metric::histogram("sizes", "Sizes.", &[], Buckets::Exponential { first: 1.0, factor: 2.0, count: 3 });
 
     #[test]
-    fn declared_figures_are_shown_as_dashboards_know_them() {
+    fn declared_metrics_are_exposed_in_prometheus_text() {
         let metrics = Metrics::new();
         for metric in [&COUNTED, &LEVEL, &SIZES, &COUNTED] {
             metrics.declare(metric);
         }
-        assert!(metrics.text().contains("\nlevel 0\n"), "without labels it is there at once");
+        assert!(metrics.text().contains("\nlevel 0\n"), "a metric without labels is present from the start");
         metrics.measure(&COUNTED.increment(&["x"]));
         metrics.measure(&COUNTED.increment(&["x"]));
         metrics.measure(&LEVEL.measurement(&[], 7.0));
@@ -99,6 +99,6 @@ mod tests {
         for line in ["counted_total{by=\"x\"} 2\n", "\nlevel 7\n", "sizes_bucket{le=\"4\"} 1\n"] {
             assert!(text.contains(line), "{line:?} is not in\n{text}");
         }
-        assert!(text.contains("# HELP level [ALPHA] Tells.\n"));
+        assert!(text.contains("# HELP level [ALPHA] A level.\n"));
     }
 }

@@ -1,4 +1,4 @@
-//! The metrics of the runtime, under the names and labels that the original's dashboards know.
+//! The metrics of the runtime, under the names and labels of the original.
 
 mod caches;
 mod connections;
@@ -42,7 +42,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A new set in a registry of its own.
+    /// A new set in its own registry.
     #[must_use]
     pub fn new() -> Self {
         let registry = Registry::new();
@@ -54,19 +54,19 @@ impl Metrics {
             panics: counters(
                 &registry,
                 "keleustes_sync_panics_total",
-                "Decisions or wake-ups that ended in a panic and were contained.",
+                "Panics of reconciles, event handlers or caches that were contained.",
                 &["controller"],
             ),
             undecodable: counters(
                 &registry,
                 "keleustes_undecodable_objects_total",
-                "Objects that could not be read and were left out of the caches.",
+                "Objects that could not be decoded and were left out of the caches.",
                 &["group", "resource"],
             ),
             held_back: counters(
                 &registry,
                 "keleustes_stale_cache_holds_total",
-                "Times an item was held back until a cache had seen the item's own writes.",
+                "Times an item was held back until a cache had observed the item's own writes.",
                 &["controller"],
             ),
             leading: gauges(
@@ -87,7 +87,7 @@ impl Metrics {
         Self(Arc::new(families))
     }
 
-    /// The registry, for whoever serves or extends it.
+    /// The registry, to be served or extended.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.0.registry
@@ -105,15 +105,15 @@ impl Metrics {
         self.0.queues.of(name)
     }
 
-    /// The metrics of one cache. Caches of bare metadata have none, as with the original: they would
-    /// be mixed up with those of the whole objects.
+    /// The metrics of one cache. Metadata-only caches have none, as with the original: they would be mixed up
+    /// with those of the full objects.
     #[must_use]
     pub fn cache(&self, entry: &KindEntry) -> Option<CacheMetrics> {
         (!entry.projection().metadata_only).then(|| self.0.caches.of(entry.resource()))
     }
 
-    /// The metrics of one resource of which no cache is kept. The original keeps whole objects of every kind
-    /// that it has a type for, and tells of them; of all other kinds neither tells anything.
+    /// The metrics of an observed resource without a cache. The original caches full objects of every kind
+    /// that it has a Go type for, and exposes metrics of them; other kinds have none.
     #[must_use]
     pub(crate) fn observed(&self, resource: &Resource) -> Option<CacheMetrics> {
         let is_typed = match &*resource.group {
@@ -123,15 +123,15 @@ impl Metrics {
         is_typed.then(|| self.0.caches.of(resource))
     }
 
-    /// Makes room for a figure that a controller tells. Controllers may share one.
+    /// Registers a metric of a controller. Controllers may share one.
     pub fn declare(&self, metric: &'static Metric) {
         self.0.measured.declare(&self.0.registry, metric);
     }
 
-    /// Takes a measurement of a declared figure.
+    /// Observes a measurement of a declared metric.
     ///
     /// # Panics
-    /// If the figure was not declared.
+    /// If the metric was not declared.
     pub fn measure(&self, measurement: &Measurement) {
         self.0.measured.measure(measurement);
     }
@@ -146,7 +146,7 @@ impl Metrics {
         self.0.undecodable.with_label_values(&[&*resource.group, &*resource.plural]).inc();
     }
 
-    /// Notes whether this process leads.
+    /// Sets whether this process leads.
     pub fn leading(&self, lease_name: &str, leading: bool) {
         self.0.leading.with_label_values(&[lease_name]).set(f64::from(u8::from(leading)));
     }
@@ -163,14 +163,14 @@ impl Metrics {
 }
 
 fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-    let family = IntCounterVec::new(Opts::new(name, stability(name, help)), labels)
-        .expect("names in this room are valid");
+    let family =
+        IntCounterVec::new(Opts::new(name, stability(name, help)), labels).expect("metric names are valid");
     registered(registry, family)
 }
 
 fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
     let family =
-        GaugeVec::new(Opts::new(name, stability(name, help)), labels).expect("names in this room are valid");
+        GaugeVec::new(Opts::new(name, stability(name, help)), labels).expect("metric names are valid");
     registered(registry, family)
 }
 
@@ -181,17 +181,17 @@ fn histograms(
     buckets: &[f64],
 ) -> HistogramVec {
     let options = HistogramOpts::new(name, stability(name, help)).buckets(buckets.to_vec());
-    let family = HistogramVec::new(options, labels).expect("names in this room are valid");
+    let family = HistogramVec::new(options, labels).expect("metric names are valid");
     registered(registry, family)
 }
 
-/// Says how much a metric may be relied on, as far as the original promises it: its queues' are the older ones.
+/// Prefixes the help with the stability level of the original: BETA for work queues, ALPHA for the rest.
 fn stability(name: &str, help: &str) -> String {
     let level = if name.starts_with("workqueue_") { "BETA" } else { "ALPHA" };
     format!("[{level}] {help}")
 }
 
 fn registered<T: Collector + Clone + 'static>(registry: &Registry, family: T) -> T {
-    registry.register(Box::new(family.clone())).expect("names in this room are unique");
+    registry.register(Box::new(family.clone())).expect("metric names are unique");
     family
 }

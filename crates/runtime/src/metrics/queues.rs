@@ -1,4 +1,4 @@
-//! What a work queue tells of itself.
+//! Metrics of work queues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ pub(super) struct Families {
 
 impl Families {
     pub(super) fn new(registry: &Registry) -> Self {
-        // Multiplied up, not computed: rules name these bounds with the rounding errors that come of it.
+        // Multiplied up, not computed: the original's bounds carry the resulting rounding errors, and rules
+        // name them.
         let powers_of_ten = exponential_buckets(1e-8, 10.0, 10).expect("a start and a factor that grow");
         let name = &["name"];
         Self {
@@ -94,7 +95,7 @@ impl QueueMetrics {
         self.worked.observe(worked.as_secs_f64());
     }
 
-    /// Asks this for the state of the queue at every scrape, until it has none to give.
+    /// Calls `running` for the state of the queue at every scrape, until it returns `None`.
     pub(crate) fn watch(&self, running: impl Fn() -> Option<QueueSnapshot> + Send + Sync + 'static) {
         self.running.probes.lock().entry(self.name).or_default().push(Box::new(running));
     }
@@ -102,8 +103,8 @@ impl QueueMetrics {
 
 type Probe = Box<dyn Fn() -> Option<QueueSnapshot> + Send + Sync>;
 
-/// The gauges that show work under way. They are read off the queues at the moment of the scrape,
-/// which is fresher than any timer and costs an idle process nothing.
+/// The gauges of running work. They are read from the queues at the time of the scrape, which is more current
+/// than a timer and costs an idle process nothing.
 #[derive(Clone)]
 struct RunningWork {
     probes: Arc<Mutex<BTreeMap<&'static str, Vec<Probe>>>>,
@@ -114,21 +115,20 @@ struct RunningWork {
 
 impl RunningWork {
     fn new() -> Self {
-        // Registered as one collector, not one by one: their values are made together.
+        // Registered as one collector, because their values are computed together.
         let gauges = |name, help| {
-            GaugeVec::new(Opts::new(name, stability(name, help)), &["name"])
-                .expect("names in this room are valid")
+            GaugeVec::new(Opts::new(name, stability(name, help)), &["name"]).expect("metric names are valid")
         };
         Self {
             probes: Arc::default(),
-            depth: gauges("workqueue_depth", "Items that want work."),
+            depth: gauges("workqueue_depth", "Items that need processing."),
             unfinished: gauges(
                 "workqueue_unfinished_work_seconds",
-                "Seconds of work that has begun and not ended. Large values mean stuck workers.",
+                "Seconds of processing that has begun and not ended. Large values mean stuck workers.",
             ),
             longest: gauges(
                 "workqueue_longest_running_processor_seconds",
-                "Seconds the longest piece of work has taken so far.",
+                "Seconds the longest running item has been processed so far.",
             ),
         }
     }

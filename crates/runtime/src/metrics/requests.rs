@@ -1,4 +1,4 @@
-//! What the requests of all clients come to.
+//! Metrics of API requests.
 
 use std::time::Duration;
 
@@ -28,25 +28,25 @@ impl Families {
             requests: counters(
                 registry,
                 "rest_client_requests_total",
-                "Requests by method, host and answer.",
+                "Requests by method, host and response code.",
                 &["code", "method", "host"],
             ),
             retries: counters(
                 registry,
                 "rest_client_request_retries_total",
-                "Requests sent again because the server asked for it.",
+                "Requests retried because the response had a Retry-After.",
                 &["code", "verb", "host"],
             ),
             duration: by_verb(
                 "rest_client_request_duration_seconds",
-                "How long the server took to answer.",
+                "How long the API server took to respond.",
                 &LATENCY_BUCKETS,
             ),
             request_size: by_verb("rest_client_request_size_bytes", "Size of requests.", &SIZE_BUCKETS),
-            response_size: by_verb("rest_client_response_size_bytes", "Size of answers.", &SIZE_BUCKETS),
+            response_size: by_verb("rest_client_response_size_bytes", "Size of responses.", &SIZE_BUCKETS),
             throttled: by_verb(
                 "rest_client_rate_limiter_duration_seconds",
-                "How long requests were held back by our own rate limit.",
+                "How long requests were delayed by the client-side rate limiter.",
                 &LATENCY_BUCKETS,
             ),
         }

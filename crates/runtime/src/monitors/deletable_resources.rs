@@ -1,14 +1,14 @@
-//! Which resources are to be observed, by what the server says it serves.
+//! The resources that the garbage collector observes: those that can be listed, watched and deleted.
 
 use std::collections::BTreeSet;
 
 use keleustes_objects::{DiscoveredResources, Resource};
 
-/// What can be done with resources whose objects are observed.
+/// The verbs that an observed resource must support.
 const VERBS: [&str; 3] = ["delete", "list", "watch"];
 
-/// Every resource that can be listed, watched and deleted, each in one version. Those of `kept` whose
-/// group and version could not be learnt stay. `None` if hardly anything is known.
+/// Every resource that can be listed, watched and deleted, each in one version. Resources of `kept` whose
+/// group version could not be discovered stay. `None` if discovery found hardly anything.
 pub(super) fn deletable_resources(
     discovered: &DiscoveredResources,
     kept: &BTreeSet<Resource>,
@@ -66,7 +66,7 @@ mod tests {
 
     /// Proves GC-3, GC-4.
     #[test]
-    fn what_can_be_listed_watched_and_deleted_is_observed() {
+    fn resources_with_list_watch_and_delete_are_observed() {
         let served = [
             one("", "v1", "pods", ALL),
             one("", "v1", "events", ALL),
@@ -91,7 +91,7 @@ mod tests {
 
     /// Proves GC-20.
     #[test]
-    fn of_a_server_that_says_nothing_nothing_follows() {
+    fn empty_discovery_yields_nothing() {
         assert_eq!(chosen(&[], &[], &[]), "nothing");
         assert_eq!(chosen(&[one("", "v1", "events", ALL)], &[], &[]), "nothing");
         assert_eq!(chosen(&[one("", "v1", "pods", ALL)], &["apis"], &[("a", "v1")]), "nothing");
@@ -99,9 +99,13 @@ mod tests {
 
     /// Proves GC-21.
     #[test]
-    fn what_could_not_be_learnt_stays_as_it_was_known() {
+    fn resources_of_a_failed_group_version_are_kept() {
         let served = [one("", "v1", "pods", ALL), one("a", "v2", "things", ALL)];
         assert_eq!(chosen(&served, &["a/v1"], &[("a", "v1"), ("b", "v1")]), "v1 pods, v1 things.a");
-        assert_eq!(chosen(&served, &["a/v1"], &[]), "v1 pods, v2 things.a", "what had not been listed goes");
+        assert_eq!(
+            chosen(&served, &["a/v1"], &[]),
+            "v1 pods, v2 things.a",
+            "a resource that had not been listed is dropped"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Feeds an observer with one resource: from the shared cache if there is one, else from the wire without
-//! keeping anything.
+//! Feeds an observer with the objects of one resource: from the shared cache if there is one, else from a
+//! watch whose objects are not kept.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use crate::clock::Clocks;
 use crate::metrics::{Metrics, QueueMetrics};
 use crate::ordered_watch::OrderedWatch;
 
-/// How what is seen of one resource reaches the observer, and what comes of it those who work.
+/// Passes changes of one resource to the observer, and the observer's effects to the sink.
 #[derive(Clone)]
 pub(super) struct Feed {
     pub(super) resource: Resource,
@@ -27,16 +27,16 @@ pub(super) struct Feed {
     pub(super) sink: Arc<RwLock<Option<EffectsSink>>>,
     pub(super) clocks: Clocks,
     pub(super) metrics: Metrics,
-    /// There once somebody works on what comes of it.
-    pub(super) counts: Arc<OnceLock<QueueMetrics>>,
+    /// Set once a controller processes the effects.
+    pub(super) queue_metrics: Arc<OnceLock<QueueMetrics>>,
 }
 
-/// One resource that is observed.
+/// One observed resource.
 pub(super) struct Monitor {
     pub(super) is_shared: bool,
     synced: OrderedWatch<bool>,
     stop: CancellationToken,
-    /// The server does not serve it any more, as far as is known.
+    /// The API server no longer serves the resource, according to discovery.
     retired: Arc<AtomicBool>,
 }
 
@@ -49,7 +49,7 @@ impl Monitor {
         self.synced.get()
     }
 
-    /// Returns as soon as it has seen everything once, or will never see more.
+    /// Returns as soon as the first list was delivered, or the monitor is stopped.
     pub(super) fn syncing(&self) -> impl Future<Output = ()> + use<> {
         let (stop, synced) = (self.stop.clone(), self.synced.clone());
         async move {
@@ -61,13 +61,13 @@ impl Monitor {
         }
     }
 
-    /// Observes no more.
+    /// Stops observing.
     pub(super) fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Observes until the server says that there is nothing to observe: what is deleted together with its
-    /// kind must still be seen to go.
+    /// Observes until the watch fails: deletions of objects that are deleted together with their
+    /// CustomResourceDefinition must still be delivered.
     pub(super) fn retire(&self) {
         if self.is_shared {
             self.stop();
@@ -76,7 +76,7 @@ impl Monitor {
     }
 
     /// Observes a shared cache.
-    pub(super) fn follow(&self, feed: Feed, cache: Arc<Cache>) -> impl Future<Output = ()> + use<> {
+    pub(super) fn observe_cache(&self, feed: Feed, cache: Arc<Cache>) -> impl Future<Output = ()> + use<> {
         let (stop, synced) = (self.stop.clone(), self.synced.clone());
         async move {
             tokio::select! {
@@ -84,27 +84,31 @@ impl Monitor {
                 () = stop.cancelled() => return,
                 () = cache.wait_for_sync() => {}
             }
-            let ear: Arc<dyn EventHandler> = Arc::new(Ear { feed, has_heard: AtomicBool::new(false) });
-            cache.add_event_handler(ear.clone());
+            let handler: Arc<dyn EventHandler> =
+                Arc::new(ObserverEventHandler { feed, has_listed: AtomicBool::new(false) });
+            cache.add_event_handler(handler.clone());
             synced.set(true);
             stop.cancelled().await;
-            cache.remove_event_handler(&ear);
+            cache.remove_event_handler(&handler);
         }
     }
 
-    /// Observes what the server sends, of which nothing is kept.
-    pub(super) fn reflect(
+    /// Observes a list and watch of its own, without keeping objects.
+    pub(super) fn observe_watch(
         &self,
         feed: Feed,
         client: kube::Client,
-        chance: fastrand::Rng,
+        random: fastrand::Rng,
     ) -> impl Future<Output = ()> + use<> {
         let (stop, synced) = (self.stop.clone(), self.synced.clone());
         let source = ListWatch::<PartialObjectMetadata>::new(feed.resource.clone(), Projection::METADATA);
-        let troubles =
-            Troubles { metrics: feed.metrics.clone(), stop: stop.clone(), retired: self.retired.clone() };
-        let mut reflector = Reflector::new(client, source, chance).with_observer(Arc::new(troubles));
-        let figures = feed.metrics.observed(&feed.resource);
+        let errors = ErrorObserver {
+            metrics: feed.metrics.clone(),
+            stop: stop.clone(),
+            retired: self.retired.clone(),
+        };
+        let mut reflector = Reflector::new(client, source, random).with_observer(Arc::new(errors));
+        let metrics = feed.metrics.observed(&feed.resource);
         async move {
             loop {
                 let delta = tokio::select! {
@@ -112,14 +116,14 @@ impl Monitor {
                     () = stop.cancelled() => return,
                     delta = reflector.next() => delta,
                 };
-                let is_whole = matches!(delta, Delta::Replace { .. });
+                let is_list = matches!(delta, Delta::Replace { .. });
                 let began = feed.clocks.monotonic();
-                feed.take_in(delta);
-                if let Some(figures) = &figures {
+                feed.deliver_delta(delta);
+                if let Some(metrics) = &metrics {
                     let took = feed.clocks.monotonic().saturating_sub(began);
-                    figures.observe_delivery(reflector.last_sync_resource_version(), Some(took));
+                    metrics.observe_delivery(reflector.last_sync_resource_version(), Some(took));
                 }
-                if is_whole {
+                if is_list {
                     synced.set(true);
                 }
             }
@@ -128,96 +132,96 @@ impl Monitor {
 }
 
 impl Feed {
-    fn take_in(&self, delta: Delta<PartialObjectMetadata>) {
+    fn deliver_delta(&self, delta: Delta<PartialObjectMetadata>) {
         match delta {
             Delta::Replace { objects, unreadable, .. } => {
                 let metas: Vec<&ObjectMeta> = objects.iter().map(PartialObjectMetadata::meta).collect();
-                self.saw_all(&metas, &unreadable);
+                self.deliver_list(&metas, &unreadable);
             }
-            Delta::Apply(object) => self.tell(1, |observer, stir| {
-                observer.on_update(&self.resource, object.meta(), stir);
+            Delta::Apply(object) => self.deliver(1, |observer, effects| {
+                observer.on_update(&self.resource, object.meta(), effects);
             }),
-            Delta::Delete(object) => self.tell(1, |observer, stir| {
-                observer.on_delete(&self.resource, object.meta(), stir);
+            Delta::Delete(object) => self.deliver(1, |observer, effects| {
+                observer.on_delete(&self.resource, object.meta(), effects);
             }),
             Delta::Bookmark(_) => {}
         }
     }
 
-    fn saw_all(&self, metas: &[&ObjectMeta], unreadable: &[Key]) {
-        self.tell(metas.len(), |observer, stir| {
-            observer.on_list(&self.resource, metas, unreadable, stir);
+    fn deliver_list(&self, metas: &[&ObjectMeta], unreadable: &[Key]) {
+        self.deliver(metas.len(), |observer, effects| {
+            observer.on_list(&self.resource, metas, unreadable, effects);
         });
     }
 
-    /// Lets the observer hear of changes, which are counted as if they had gone through a queue. One odd
-    /// object that it panics over must not keep it from hearing of others.
-    fn tell(&self, changes: usize, hear: impl FnOnce(&dyn Observer, &mut Effects)) {
-        let mut stir = Effects::default();
+    /// Calls the observer; the changes are counted as if they had gone through a work queue. A panic over one
+    /// object must not keep others from being delivered.
+    fn deliver(&self, changes: usize, call: impl FnOnce(&dyn Observer, &mut Effects)) {
+        let mut effects = Effects::default();
         let began = self.clocks.monotonic();
-        let heard = catch_unwind(AssertUnwindSafe(|| hear(&*self.observer, &mut stir)));
-        if let Some(counts) = self.counts.get().filter(|_| changes > 0) {
-            counts.added_many(changes);
-            counts.taken(Duration::ZERO);
-            counts.worked(self.clocks.monotonic().saturating_sub(began));
+        let result = catch_unwind(AssertUnwindSafe(|| call(&*self.observer, &mut effects)));
+        if let Some(queue_metrics) = self.queue_metrics.get().filter(|_| changes > 0) {
+            queue_metrics.added_many(changes);
+            queue_metrics.taken(Duration::ZERO);
+            queue_metrics.worked(self.clocks.monotonic().saturating_sub(began));
         }
-        if heard.is_err() {
+        if result.is_err() {
             self.metrics.panicked(self.observer.queue());
-            tracing::error!(resource = %self.resource, "an observer panicked, which is a bug; it was contained");
+            tracing::error!(resource = %self.resource, "observer panicked, which is a bug; contained");
         }
         if let Some(sink) = &*self.sink.read() {
-            sink(stir);
+            sink(effects);
         }
     }
 }
 
-/// Hears of the changes to a shared cache. The first it is told is all that is there.
-struct Ear {
+/// Receives the changes of a shared cache. The first delivery contains all objects.
+struct ObserverEventHandler {
     feed: Feed,
-    has_heard: AtomicBool,
+    has_listed: AtomicBool,
 }
 
-impl EventHandler for Ear {
+impl EventHandler for ObserverEventHandler {
     fn on_changes(&self, changes: &[AnyChange]) {
-        if !self.has_heard.swap(true, Ordering::Relaxed) {
+        if !self.has_listed.swap(true, Ordering::Relaxed) {
             let metas: Vec<&ObjectMeta> = changes.iter().filter_map(AnyChange::meta).collect();
-            return self.feed.saw_all(&metas, &[]);
+            return self.feed.deliver_list(&metas, &[]);
         }
         for change in changes.iter().filter(|change| !change.resync) {
             let (old, new) = (change.old.as_ref(), change.new.as_ref());
-            self.feed.tell(1, |observer, stir| {
+            self.feed.deliver(1, |observer, effects| {
                 let resource = &self.feed.resource;
-                // What was deleted and made anew between two lists is told as one change.
+                // An object that was deleted and recreated between two lists is delivered as one change.
                 let replaced = |old: &ObjectMeta| new.is_none_or(|new| new.meta().uid != old.uid);
                 if let Some(old) = old.map(|old| old.meta()).filter(|old| replaced(old)) {
-                    observer.on_delete(resource, old, stir);
+                    observer.on_delete(resource, old, effects);
                 }
                 if let Some(new) = new {
-                    observer.on_update(resource, new.meta(), stir);
+                    observer.on_update(resource, new.meta(), effects);
                 }
             });
         }
     }
 }
 
-/// Notes what a reflector could not do, and ends one whose resource is gone.
-struct Troubles {
+/// Counts and logs the errors of a reflector, and stops the monitor of a resource that is no longer served.
+struct ErrorObserver {
     metrics: Metrics,
     stop: CancellationToken,
     retired: Arc<AtomicBool>,
 }
 
-impl ReflectorObserver for Troubles {
+impl ReflectorObserver for ErrorObserver {
     fn undecodable(&self, resource: &Resource, _object: &str) {
         self.metrics.undecodable(resource);
     }
 
     fn failed(&self, resource: &Resource, failure: &ApiError) {
         if self.retired.load(Ordering::Relaxed) {
-            tracing::info!(%resource, %failure, "no longer served, no longer observed");
+            tracing::info!(%resource, %failure, "resource is no longer served, stopped observing it");
             self.stop.cancel();
         } else {
-            tracing::warn!(%resource, %failure, "list or watch failed, trying again");
+            tracing::warn!(%resource, %failure, "list or watch failed, retrying");
         }
     }
 }

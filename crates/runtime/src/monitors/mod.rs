@@ -1,8 +1,8 @@
-//! Lets observers hear of every object of every resource that the server serves, now and later.
+//! Delivers the objects of every served resource to observers.
 //!
-//! What is served is asked for every half minute; resources come and go while the process runs. A
-//! resource that some controller has a whole cache of is observed there, so that nothing is read or kept
-//! twice; of all others only metadata is read, and kept by nobody but the observer.
+//! Discovery runs every 30 s; resources come and go while the process runs. A resource with a shared,
+//! unfiltered cache is observed there, so that it is neither read nor kept twice; of all others only metadata
+//! is read, and it is kept by nothing but the observer.
 
 mod deletable_resources;
 mod feed;
@@ -26,18 +26,19 @@ use crate::clock::{Clocks, Random};
 use crate::metrics::{Metrics, QueueMetrics, QueueSnapshot};
 use crate::ordered_watch::OrderedWatch;
 
-/// How long after one survey the next begins, and how long one waits for what it has found to be listed.
-const SURVEY_EVERY: Duration = Duration::from_secs(30);
+/// How long after one discovery the next one starts, and how long to wait for newly found resources to be
+/// listed.
+const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
 
-/// Takes what observing stirs up.
+/// Takes the effects of an observer.
 pub type EffectsSink = Arc<dyn Fn(Effects) + Send + Sync>;
 
-/// What monitors need from their surroundings.
+/// What monitors need from their process.
 pub(crate) struct MonitorContext {
     pub(crate) client: kube::Client,
-    pub(crate) mapping: RestMapper,
+    pub(crate) rest_mapper: RestMapper,
     pub(crate) clocks: Clocks,
-    pub(crate) chance: Random,
+    pub(crate) random: Random,
     pub(crate) metrics: Metrics,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -46,40 +47,40 @@ pub(crate) struct MonitorContext {
 /// The monitors of one observer.
 pub struct Monitors {
     observer: Arc<dyn Observer>,
-    ground: MonitorContext,
+    context: MonitorContext,
     sink: Arc<RwLock<Option<EffectsSink>>>,
-    counts: Arc<OnceLock<QueueMetrics>>,
+    queue_metrics: Arc<OnceLock<QueueMetrics>>,
     monitors: Mutex<BTreeMap<Resource, Monitor>>,
-    /// Those that end as soon as the server says that there is nothing to observe.
+    /// Monitors of resources that are no longer served; each stops when its watch fails.
     retired: Mutex<BTreeMap<Resource, Monitor>>,
-    /// How many surveys have been made.
-    surveys: OrderedWatch<u64>,
+    /// How many discoveries have been completed.
+    discoveries: OrderedWatch<u64>,
 }
 
 impl Monitors {
-    /// Begins to observe.
-    pub(crate) fn start(observer: Arc<dyn Observer>, ground: MonitorContext, caches: Caches) -> Arc<Self> {
+    /// Starts observing.
+    pub(crate) fn start(observer: Arc<dyn Observer>, context: MonitorContext, caches: Caches) -> Arc<Self> {
         let monitors = Arc::new(Self {
             observer,
-            ground,
+            context,
             sink: Arc::default(),
-            counts: Arc::default(),
+            queue_metrics: Arc::default(),
             monitors: Mutex::default(),
             retired: Mutex::default(),
-            surveys: OrderedWatch::new(0),
+            discoveries: OrderedWatch::new(0),
         });
-        monitors.ground.tasks.spawn(monitors.clone().survey(caches));
+        monitors.context.tasks.spawn(monitors.clone().discover_periodically(caches));
         monitors
     }
 
-    /// Whether this is the observer.
+    /// Whether these are the monitors of this observer.
     pub(crate) fn is_for(&self, observer: &Arc<dyn Observer>) -> bool {
         Arc::ptr_eq(&self.observer, observer)
     }
 
-    /// Returns as soon as all resources that are known have been seen as a whole, and there are some.
+    /// Returns as soon as all known resources, at least one, have been listed.
     pub async fn wait_for_sync(&self) {
-        let mut seen = self.surveys.get();
+        let mut seen = self.discoveries.get();
         loop {
             for syncing in self.syncing() {
                 syncing.await;
@@ -87,91 +88,91 @@ impl Monitors {
             if self.all_synced() {
                 return;
             }
-            self.surveys.wait_for(|surveys| surveys != seen).await;
-            seen = self.surveys.get();
+            self.discoveries.wait_for(|discoveries| discoveries != seen).await;
+            seen = self.discoveries.get();
         }
     }
 
-    /// From now on, what is stirred up goes to this sink, beginning with all that is still to be done.
+    /// From now on effects go to this sink, starting with those of `on_start_leading`.
     pub fn start_leading(&self, sink: &EffectsSink) {
-        // Nothing of this is told before there is somebody who works on it.
-        self.ground.metrics.declare(self.observer.failures());
-        self.counts.get_or_init(|| {
-            let counts = self.ground.metrics.queue(self.observer.queue());
-            // What is heard of is dealt with at once, so nothing ever waits.
-            counts.watch(|| Some(QueueSnapshot::default()));
-            counts
+        // These metrics appear only once this process processes effects, as with the original.
+        self.context.metrics.declare(self.observer.failures());
+        self.queue_metrics.get_or_init(|| {
+            let queue_metrics = self.context.metrics.queue(self.observer.queue());
+            // Changes are processed immediately, so nothing ever waits.
+            queue_metrics.watch(|| Some(QueueSnapshot::default()));
+            queue_metrics
         });
         *self.sink.write() = Some(sink.clone());
-        let mut stir = Effects::default();
-        self.observer.on_start_leading(&mut stir);
-        sink(stir);
+        let mut effects = Effects::default();
+        self.observer.on_start_leading(&mut effects);
+        sink(effects);
     }
 
-    /// Goes on observing; what is stirred up is dropped.
+    /// Keeps observing, but drops all effects.
     pub fn stop_leading(&self) {
         *self.sink.write() = None;
     }
 
-    async fn survey(self: Arc<Self>, caches: Caches) {
-        let stop = self.ground.stop.clone();
-        let surveys = async {
+    async fn discover_periodically(self: Arc<Self>, caches: Caches) {
+        let stop = self.context.stop.clone();
+        let discoveries = async {
             loop {
-                self.survey_once(&caches).await;
-                tokio::time::sleep(SURVEY_EVERY).await;
+                self.discover_once(&caches).await;
+                tokio::time::sleep(DISCOVERY_PERIOD).await;
             }
         };
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            () = surveys => {}
+            () = discoveries => {}
         }
     }
 
-    async fn survey_once(&self, caches: &Caches) {
-        let wanted = match discover(&self.ground.client).await {
+    async fn discover_once(&self, caches: &Caches) {
+        let wanted = match discover(&self.context.client).await {
             Ok(discovered) => {
                 for (name, why) in &discovered.failed {
-                    tracing::info!(name, why, "this part of the API could not be discovered");
+                    tracing::info!(name, why, "discovery of this group version failed");
                 }
                 let kept = self.synced_resources();
                 deletable_resources(&discovered, &kept, |resource| self.observer.ignores(resource))
             }
             Err(failure) => {
-                tracing::info!(%failure, "the API could not be discovered");
+                tracing::info!(%failure, "discovery failed");
                 None
             }
         };
-        let Some(wanted) = wanted else { return self.failed() };
+        let Some(wanted) = wanted else { return self.count_failure() };
         let changed = self.observe(&wanted, caches);
-        self.surveys.modify(|surveys| surveys + 1);
+        self.discoveries.modify(|discoveries| discoveries + 1);
         if changed {
-            self.ground.mapping.invalidate();
+            self.context.rest_mapper.invalidate();
             let listed = async {
                 for syncing in self.syncing() {
                     syncing.await;
                 }
             };
-            if tokio::time::timeout(SURVEY_EVERY, listed).await.is_err() {
-                tracing::warn!(resources = ?self.unsynced(), "still not listed, observing the others");
-                self.failed();
+            if tokio::time::timeout(DISCOVERY_PERIOD, listed).await.is_err() {
+                tracing::warn!(resources = ?self.unsynced(), "resources not listed within 30 s, observing the others");
+                self.count_failure();
             }
         }
     }
 
-    fn failed(&self) {
+    fn count_failure(&self) {
         if self.sink.read().is_none() {
             return;
         }
-        self.ground.metrics.measure(&self.observer.failures().increment(&[]));
+        self.context.metrics.measure(&self.observer.failures().increment(&[]));
     }
 
-    /// Brings the monitors in line with what is wanted, and tells whether that has changed anything.
+    /// Starts and stops monitors as wanted, and returns whether the set of resources has changed.
     fn observe(&self, wanted: &BTreeSet<Resource>, caches: &Caches) -> bool {
         let mut monitors = self.monitors.lock();
         let known: BTreeSet<Resource> = monitors.keys().cloned().collect();
         for resource in known.difference(wanted) {
-            // In another version it is observed from now on; or it is not served any more.
+            // It is observed in another version from now on, or it is not served any more.
             let is_replaced =
                 wanted.iter().any(|one| (&one.group, &one.plural) == (&resource.group, &resource.plural));
             match monitors.remove(resource) {
@@ -189,13 +190,13 @@ impl Monitors {
             if monitors.get(resource).is_some_and(fits) {
                 continue;
             }
-            let monitor = Monitor::new(shared.is_some(), self.ground.stop.child_token());
+            let monitor = Monitor::new(shared.is_some(), self.context.stop.child_token());
             let feed = self.feed(resource);
             match shared {
-                Some(cache) => self.ground.tasks.spawn(monitor.follow(feed, cache)),
+                Some(cache) => self.context.tasks.spawn(monitor.observe_cache(feed, cache)),
                 None => {
-                    let (client, chance) = (self.ground.client.clone(), self.ground.chance.fork());
-                    self.ground.tasks.spawn(monitor.reflect(feed, client, chance))
+                    let (client, random) = (self.context.client.clone(), self.context.random.fork());
+                    self.context.tasks.spawn(monitor.observe_watch(feed, client, random))
                 }
             };
             let before = [monitors.insert(resource.clone(), monitor), self.retired.lock().remove(resource)];
@@ -209,9 +210,9 @@ impl Monitors {
             resource: resource.clone(),
             observer: self.observer.clone(),
             sink: self.sink.clone(),
-            clocks: self.ground.clocks.clone(),
-            metrics: self.ground.metrics.clone(),
-            counts: self.counts.clone(),
+            clocks: self.context.clocks.clone(),
+            metrics: self.context.metrics.clone(),
+            queue_metrics: self.queue_metrics.clone(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What an observer of everything needs of an object; labels and annotations are not even allocated.
+//! The metadata that an observer needs; labels and annotations are not even allocated.
 
 use keleustes_objects::protobuf::{self, Message};
 use keleustes_objects::{
@@ -62,15 +62,15 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_the_same_in_either_form() {
-        const { assert!(PartialObjectMetadata::SUPPORTS_PROTOBUF, "there is hardly a watch that hears more") };
-        let owner = [record(1, b"Wish"), record(3, b"o"), record(4, b"u2"), record(5, b"a/v1")].concat();
+    fn metadata_is_the_same_from_json_and_protobuf() {
+        const { assert!(PartialObjectMetadata::SUPPORTS_PROTOBUF, "these watches carry the most events") };
+        let owner = [record(1, b"Widget"), record(3, b"o"), record(4, b"u2"), record(5, b"a/v1")].concat();
         let fields: [(u8, &[u8]); 6] =
             [(1, b"b"), (3, b"a"), (5, b"u1"), (6, b"4"), (13, &owner), (14, b"orphan")];
         let metadata: Vec<u8> = fields.iter().flat_map(|(field, content)| record(*field, content)).collect();
         let message = record(1, &metadata);
         let json = r#"{"metadata": {"name": "b", "namespace": "a", "uid": "u1", "resourceVersion": "4",
-            "ownerReferences": [{"apiVersion": "a/v1", "kind": "Wish", "name": "o", "uid": "u2"}],
+            "ownerReferences": [{"apiVersion": "a/v1", "kind": "Widget", "name": "o", "uid": "u2"}],
             "finalizers": ["orphan"]}}"#;
         let read: PartialObjectMetadata = Encoded::Protobuf(&message).read().unwrap();
         assert_eq!(read.0, Encoded::Json(json).read::<PartialObjectMetadata>().unwrap().0);

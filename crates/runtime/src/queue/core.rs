@@ -1,4 +1,4 @@
-//! The rules of a queue, without a clock: time is handed in with every call.
+//! The rules of a queue, without a clock: every call passes the time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use keleustes_plan::{Item, RateLimiter};
 pub(super) struct Core {
     /// Items to hand out, oldest first, each with the time it was added.
     ready: VecDeque<(Item, Duration)>,
-    /// Items that want work: those in `ready`, and those added while being worked on.
+    /// Items that need processing: those in `ready`, and those added while being processed.
     dirty: BTreeMap<Item, Duration>,
-    /// Items being worked on, each with the time its work began.
-    working: BTreeMap<Item, Duration>,
-    /// Items to be added later, by time; the number keeps equal times in the order they came.
+    /// Items being processed, each with the time it was taken.
+    processing: BTreeMap<Item, Duration>,
+    /// Items to be added later, by time; the number keeps equal times in the order in which they came.
     waiting: BTreeSet<(Duration, u64, Item)>,
     /// Where an item is in `waiting`.
     waiting_at: BTreeMap<Item, (Duration, u64)>,
@@ -28,18 +28,18 @@ pub(super) struct Core {
 enum Closing {
     /// Hands out what is queued, takes nothing more.
     Plain,
-    /// Also takes back what was added while being worked on.
+    /// Also hands out items that were added while being processed.
     Draining,
 }
 
-/// What a scrape wants to know of a queue at this moment.
+/// The state of a queue at the time of a scrape.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QueueSnapshot {
-    /// Items that want work.
+    /// Items that need processing.
     pub depth: usize,
-    /// Seconds of work that has begun and not ended, over all items.
+    /// Seconds of processing that has begun and not ended, over all items.
     pub unfinished_seconds: f64,
-    /// Seconds the longest piece of work has taken so far.
+    /// Seconds the longest running item has been processed so far.
     pub longest_seconds: f64,
 }
 
@@ -48,7 +48,7 @@ impl Core {
         Self {
             ready: VecDeque::new(),
             dirty: BTreeMap::new(),
-            working: BTreeMap::new(),
+            processing: BTreeMap::new(),
             waiting: BTreeSet::new(),
             waiting_at: BTreeMap::new(),
             sequence: 0,
@@ -61,14 +61,14 @@ impl Core {
 
     /// Whether the item was not queued before and is now.
     pub(super) fn add(&mut self, item: Item, now: Duration) -> bool {
-        if self.closed.is_some() && !(self.is_draining() && self.working.contains_key(&item)) {
+        if self.closed.is_some() && !(self.is_draining() && self.processing.contains_key(&item)) {
             return false;
         }
         if self.dirty.contains_key(&item) {
             return false;
         }
         self.dirty.insert(item.clone(), now);
-        if !self.working.contains_key(&item) {
+        if !self.processing.contains_key(&item) {
             self.ready.push_back((item, now));
         }
         true
@@ -79,11 +79,11 @@ impl Core {
             return;
         }
         let due = now + delay;
-        if let Some(&(there, sequence)) = self.waiting_at.get(&item) {
-            if there <= due {
+        if let Some(&(earlier, sequence)) = self.waiting_at.get(&item) {
+            if earlier <= due {
                 return;
             }
-            self.waiting.remove(&(there, sequence, item.clone()));
+            self.waiting.remove(&(earlier, sequence, item.clone()));
         }
         self.sequence += 1;
         self.waiting.insert((due, self.sequence, item.clone()));
@@ -94,10 +94,10 @@ impl Core {
         let failures = self.failures.entry(item.clone()).or_default();
         let doubled = 2_f64.powi((*failures).min(1000).cast_signed());
         *failures += 1;
-        let own = self.limiter.base_delay.as_secs_f64() * doubled;
-        let own = Duration::from_secs_f64(own.min(self.limiter.max_delay.as_secs_f64()));
-        // Every retry costs a token of the whole queue, also when the item's own delay is longer.
-        let delay = own.max(self.bucket.reserve(now)).max(at_least);
+        let backoff = self.limiter.base_delay.as_secs_f64() * doubled;
+        let backoff = Duration::from_secs_f64(backoff.min(self.limiter.max_delay.as_secs_f64()));
+        // Every retry takes a token of the queue-wide bucket, even if the item's own backoff is longer.
+        let delay = backoff.max(self.bucket.reserve(now)).max(at_least);
         self.add_after(item, delay, now);
     }
 
@@ -109,7 +109,7 @@ impl Core {
         self.failures.get(item).copied().unwrap_or_default()
     }
 
-    /// Queues what is due and tells how many items that were not queued before.
+    /// Queues what is due and returns how many of those items were not queued before.
     pub(super) fn move_due(&mut self, now: Duration) -> usize {
         let mut added = 0;
         while let Some((due, _, _)) = self.waiting.first() {
@@ -131,14 +131,14 @@ impl Core {
     pub(super) fn take(&mut self, now: Duration) -> Option<(Item, Duration)> {
         let (item, since) = self.ready.pop_front()?;
         self.dirty.remove(&item);
-        self.working.insert(item.clone(), now);
+        self.processing.insert(item.clone(), now);
         Some((item, now.saturating_sub(since)))
     }
 
-    /// How long the work took. An item that was added meanwhile joins the end of the queue: an item
-    /// that keeps waking itself cannot starve the others.
+    /// How long the processing took. An item that was added meanwhile joins the end of the queue, so an item
+    /// that keeps requeueing itself cannot starve the others.
     pub(super) fn done(&mut self, item: &Item, now: Duration) -> Option<Duration> {
-        let began = self.working.remove(item)?;
+        let began = self.processing.remove(item)?;
         if let Some(since) = self.dirty.get(item) {
             self.ready.push_back((item.clone(), *since));
         }
@@ -157,15 +157,15 @@ impl Core {
 
     /// Whether no item will ever be handed out again.
     pub(super) fn is_finished(&self) -> bool {
-        self.closed.is_some() && self.ready.is_empty() && (!self.is_draining() || self.working.is_empty())
+        self.closed.is_some() && self.ready.is_empty() && (!self.is_draining() || self.processing.is_empty())
     }
 
     pub(super) fn is_drained(&self) -> bool {
-        self.closed.is_some() && self.ready.is_empty() && self.working.is_empty()
+        self.closed.is_some() && self.ready.is_empty() && self.processing.is_empty()
     }
 
     pub(super) fn running(&self, now: Duration) -> QueueSnapshot {
-        let ages = self.working.values().map(|began| now.saturating_sub(*began).as_secs_f64());
+        let ages = self.processing.values().map(|began| now.saturating_sub(*began).as_secs_f64());
         QueueSnapshot {
             depth: self.dirty.len(),
             unfinished_seconds: ages.clone().sum(),
@@ -174,7 +174,7 @@ impl Core {
     }
 }
 
-/// A token bucket that may go into debt: who finds it empty learns how long to wait.
+/// A token bucket that may go into debt: `reserve` returns how long to wait for the token.
 struct Bucket {
     tokens: f64,
     updated_at: Duration,

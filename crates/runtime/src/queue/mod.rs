@@ -1,7 +1,7 @@
-//! Work queues: every item once, in order, never two workers on one, retries ever more slowly.
+//! Work queues: every item is queued once, in order, never processed by two workers at a time, and retried
+//! with backoff.
 //!
-//! The rules are in `core`, which knows no clock and no threads; this file adds waiting and
-//! metrics.
+//! The rules are in `core`, which has no clock and no threads; this file adds waiting and metrics.
 
 mod core;
 
@@ -18,13 +18,13 @@ use self::core::Core;
 use crate::clock::Clocks;
 use crate::metrics::QueueMetrics;
 
-/// A queue that many may add to and many may take from.
+/// A queue that any number of tasks may add to and take from.
 #[derive(Clone)]
 pub struct Queue(Arc<Shared>);
 
 struct Shared {
     core: Mutex<Core>,
-    /// Told whenever somebody who waits might have something to take or an earlier time to wait for.
+    /// Notified whenever a waiter might have an item to take or an earlier time to wait for.
     changed: Notify,
     clocks: Clocks,
     metrics: QueueMetrics,
@@ -55,7 +55,7 @@ impl Queue {
         });
     }
 
-    /// Queues an item after a while; of several such wishes the earliest counts.
+    /// Queues an item after a delay; of several delays the earliest counts.
     pub fn add_after(&self, item: Item, delay: Duration) {
         if delay.is_zero() {
             return self.add(item);
@@ -64,19 +64,18 @@ impl Queue {
         self.change(|core, now| core.add_after(item, delay, now));
     }
 
-    /// Queues an item after a delay that grows with each of its failures, and not before `at_least`,
-    /// which is what the server may have asked for.
+    /// Queues an item after its backoff, and not before `at_least` (the server's Retry-After).
     pub fn add_rate_limited(&self, item: Item, at_least: Duration) {
         self.0.metrics.retried();
         self.change(|core, now| core.add_rate_limited(item, at_least, now));
     }
 
-    /// Forgets an item's failures.
+    /// Resets an item's backoff.
     pub fn forget(&self, item: &Item) {
         self.0.core.lock().forget(item);
     }
 
-    /// How often an item has failed since it was last forgotten.
+    /// How often an item was requeued with backoff since it was last forgotten.
     #[must_use]
     pub fn failures(&self, item: &Item) -> u32 {
         self.0.core.lock().failures(item)
@@ -87,7 +86,7 @@ impl Queue {
         loop {
             let changed = self.0.changed.notified();
             let mut changed = std::pin::pin!(changed);
-            // Registered before looking, so that nothing added after the look is missed.
+            // Registered before the check, so that no item added after it is missed.
             changed.as_mut().enable();
             let due = {
                 let mut core = self.0.core.lock();
@@ -112,7 +111,7 @@ impl Queue {
         }
     }
 
-    /// Says that work on an item has ended. If it was added meanwhile it is queued again now.
+    /// Ends the processing of an item. If it was added meanwhile, it is queued again now.
     pub fn done(&self, item: &Item) {
         self.change(|core, now| {
             if let Some(worked) = core.done(item, now) {
@@ -121,13 +120,13 @@ impl Queue {
         });
     }
 
-    /// Takes no more items; those that are queued are still handed out, delayed ones are dropped.
+    /// Takes no more items; queued items are still handed out, delayed ones are dropped.
     pub fn shut_down(&self) {
         self.change(|core, _| core.shut_down(false));
     }
 
-    /// As [`Queue::shut_down`], and items added by the work under way are still handed out; returns
-    /// when all work has ended.
+    /// As [`Queue::shut_down`], but items that are added while they are processed are still handed out;
+    /// returns when all processing has ended.
     pub async fn drain(&self) {
         self.change(|core, _| core.shut_down(true));
         loop {
@@ -143,7 +142,8 @@ impl Queue {
 
     fn change<R>(&self, change: impl FnOnce(&mut Core, Duration) -> R) -> R {
         let result = change(&mut self.0.core.lock(), self.0.clocks.monotonic());
-        // All are told: one may wait for an item, another for shutdown or for an earlier due time.
+        // All waiters are notified: one may wait for an item, another for shutdown or for an earlier due
+        // time.
         self.0.changed.notify_waiters();
         result
     }

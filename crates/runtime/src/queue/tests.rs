@@ -1,4 +1,4 @@
-//! The facts of the sheet about work queues, one test each, on the rules and on the waiting.
+//! The behaviour facts about work queues, one test each, on the rules and on the waiting.
 
 use keleustes_objects::Key;
 
@@ -21,14 +21,14 @@ fn take(core: &mut Core) -> Option<String> {
 
 /// Proves INF-55, INF-146, EPS-133.
 #[test]
-fn an_item_is_queued_once_and_never_worked_on_twice_at_a_time() {
+fn item_is_queued_once_and_never_processed_twice_at_a_time() {
     let mut core = core();
     assert!(core.add(item("a"), Duration::ZERO));
     assert!(!core.add(item("a"), Duration::ZERO), "queued already");
     assert_eq!(take(&mut core).as_deref(), Some("a"));
-    assert!(core.add(item("a"), Duration::ZERO), "wants work again");
+    assert!(core.add(item("a"), Duration::ZERO), "needs processing again");
     assert!(!core.add(item("a"), Duration::ZERO));
-    assert_eq!(take(&mut core), None, "not while it is being worked on");
+    assert_eq!(take(&mut core), None, "not while it is being processed");
     core.done(&item("a"), Duration::ZERO);
     assert_eq!(take(&mut core).as_deref(), Some("a"), "right after, without delay");
     core.done(&item("a"), Duration::ZERO);
@@ -37,7 +37,7 @@ fn an_item_is_queued_once_and_never_worked_on_twice_at_a_time() {
 
 /// Proves INF-56.
 #[test]
-fn items_come_in_order_and_a_busy_one_goes_to_the_end() {
+fn items_are_handed_out_in_order_and_a_readded_one_goes_to_the_end() {
     let mut core = core();
     for name in ["b", "a", "c"] {
         core.add(item(name), Duration::ZERO);
@@ -56,7 +56,7 @@ fn items_come_in_order_and_a_busy_one_goes_to_the_end() {
 
 /// Proves INF-57.
 #[tokio::test(start_paused = true)]
-async fn draining_hands_out_what_work_under_way_adds_and_waits_for_its_end() {
+async fn drain_hands_out_items_readded_during_processing_and_waits_for_their_end() {
     let queue = queue();
     queue.add(item("a"));
     let a = queue.next().await.unwrap();
@@ -65,12 +65,12 @@ async fn draining_hands_out_what_work_under_way_adds_and_waits_for_its_end() {
         async move { queue.drain().await }
     });
     tokio::task::yield_now().await;
-    queue.add(item("stranger"));
+    queue.add(item("new"));
     queue.add(a.clone());
     queue.done(&a);
     assert!(!draining.is_finished());
     let again = queue.next().await.unwrap();
-    assert_eq!(again, a, "dirty work is handed out, strangers are not");
+    assert_eq!(again, a, "dirty items are handed out, new ones are not");
     queue.done(&again);
     draining.await.unwrap();
     assert_eq!(queue.next().await, None);
@@ -78,7 +78,7 @@ async fn draining_hands_out_what_work_under_way_adds_and_waits_for_its_end() {
 
 /// Proves INF-58.
 #[test]
-fn of_several_delays_the_earliest_counts_and_an_immediate_add_cancels_none() {
+fn earliest_of_several_delays_counts_and_an_immediate_add_cancels_none() {
     let mut core = core();
     core.add_after(item("a"), 50 * MS, Duration::ZERO);
     core.add_after(item("a"), 20 * MS, Duration::ZERO);
@@ -88,14 +88,14 @@ fn of_several_delays_the_earliest_counts_and_an_immediate_add_cancels_none() {
     assert_eq!(take(&mut core).as_deref(), Some("a"));
     core.done(&item("a"), Duration::ZERO);
     assert_eq!(core.move_due(19 * MS), 0);
-    assert_eq!(core.move_due(20 * MS), 1, "the delayed one still comes");
+    assert_eq!(core.move_due(20 * MS), 1, "the delayed one is still added");
     assert_eq!(take(&mut core).as_deref(), Some("a"));
     assert_eq!(core.next_due(), None);
 }
 
 /// Proves INF-59, INF-60, INF-63.
 #[test]
-fn failures_double_the_delay_up_to_a_thousand_seconds() {
+fn backoff_doubles_up_to_1000_seconds() {
     let mut core = core();
     let mut now = Duration::ZERO;
     let mut delays = Vec::new();
@@ -113,24 +113,24 @@ fn failures_double_the_delay_up_to_a_thousand_seconds() {
     assert_eq!(core.failures(&item("a")), 20);
     core.add_rate_limited(item("a"), Duration::ZERO, now);
     core.forget(&item("a"));
-    assert!(core.next_due().is_some(), "forgetting cancels nothing");
+    assert!(core.next_due().is_some(), "forgetting does not cancel the delayed item");
     assert_eq!(core.failures(&item("a")), 0);
 }
 
 /// Proves INF-61, INF-62.
 #[test]
-fn every_retry_takes_a_token_of_the_whole_queue() {
+fn every_retry_takes_a_token_of_the_queue_wide_bucket() {
     let mut core = core();
     for n in 0..110 {
         core.add_rate_limited(item(&format!("i{n:03}")), Duration::ZERO, Duration::ZERO);
     }
     core.move_due(5 * MS);
-    assert_eq!(core.running(5 * MS).depth, 100, "the burst goes at once");
+    assert_eq!(core.running(5 * MS).depth, 100, "the burst passes immediately");
     core.move_due(105 * MS);
     assert_eq!(core.running(5 * MS).depth, 101, "then ten a second");
     core.move_due(1000 * MS);
     assert_eq!(core.running(5 * MS).depth, 110);
-    // Other limiters are other numbers of the same rules.
+    // Other rate limiters are other numbers in the same rules.
     let mut slow =
         Core::new(RateLimiter { base_delay: 100 * MS, max_delay: 150 * MS, ..RateLimiter::DEFAULT });
     for wanted in [100, 150, 150] {
@@ -143,7 +143,7 @@ fn every_retry_takes_a_token_of_the_whole_queue() {
 }
 
 #[test]
-fn a_thousand_adds_of_one_item_delay_another_by_one_turn() {
+fn thousand_adds_of_one_item_delay_another_by_one_reconcile() {
     let mut core = core();
     core.add(item("noisy"), Duration::ZERO);
     core.add(item("quiet"), Duration::ZERO);
@@ -161,7 +161,7 @@ fn queue() -> Queue {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_ends_with_an_item_a_due_time_or_shutdown() {
+async fn next_returns_on_an_item_a_due_time_or_shutdown() {
     let queue = queue();
     queue.add_after(item("later"), Duration::from_secs(30));
     let began = tokio::time::Instant::now();
@@ -183,7 +183,7 @@ async fn waiting_ends_with_an_item_a_due_time_or_shutdown() {
 
 /// Proves INF-130, INF-131, INF-132.
 #[tokio::test(start_paused = true)]
-async fn metrics_tell_of_depth_adds_retries_and_running_work() {
+async fn metrics_report_depth_adds_retries_and_unfinished_work() {
     let metrics = Metrics::new();
     let queue = Queue::new(RateLimiter::DEFAULT, Clocks::new(|| 0), metrics.queue("jobs"));
     queue.add(item("a"));

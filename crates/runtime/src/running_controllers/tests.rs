@@ -1,4 +1,4 @@
-//! When each starts, and how long all are waited for.
+//! When each controller starts, and how long shutdown waits for all of them.
 
 use keleustes_client::{ClientOptions, Connection};
 use keleustes_objects::Key;
@@ -11,17 +11,18 @@ use super::*;
 use crate::clock::{Clocks, Random};
 use crate::metrics::Metrics;
 
-fn house() -> ProcessContext {
-    let nowhere = Connection::from_service(tower::service_fn(|_: http::Request<kube::client::Body>| async {
-        Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
-    }));
-    let (clocks, chance) = (Clocks::new(|| 0), Random::seeded(7));
-    ProcessContext::new(nowhere, ClientOptions::default(), clocks, chance, Metrics::new(), None)
+fn process() -> ProcessContext {
+    let connection =
+        Connection::from_service(tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
+        }));
+    let (clocks, random) = (Clocks::new(|| 0), Random::seeded(7));
+    ProcessContext::new(connection, ClientOptions::default(), clocks, random, Metrics::new(), None)
 }
 
 const FIRST: &str = "first-controller";
 
-fn idle(names: &[&'static str], interval: Duration) -> ControllerSet {
+fn idle_controllers(names: &[&'static str], interval: Duration) -> ControllerSet {
     ControllerSet {
         controllers: names.iter().map(|name| Controller::new(name)).collect(),
         first: FIRST,
@@ -29,56 +30,63 @@ fn idle(names: &[&'static str], interval: Duration) -> ControllerSet {
     }
 }
 
-/// Nobody led before, and nobody else wants to.
-fn alone(house: &ProcessContext) -> ControllerContext {
-    controller_context(house, &Leadership::without_election(), PredecessorState::None)
+/// Without predecessor and without leader election.
+fn context_without_election(process: &ProcessContext) -> ControllerContext {
+    controller_context(process, &Leadership::without_election(), PredecessorState::None)
 }
 
 /// Proves RUN-58, RUN-124, OPT-115.
 #[tokio::test(start_paused = true)]
-async fn each_starts_after_a_delay_of_its_own_and_all_wait_at_once() {
-    let house = house();
-    let (context, stop) = (alone(&house), CancellationToken::new());
+async fn controllers_start_after_individual_delays_that_run_in_parallel() {
+    let process = process();
+    let (context, stop) = (context_without_election(&process), CancellationToken::new());
     let began = Instant::now();
     let mut first_after = None;
     let interval = Duration::from_secs(10);
-    let team = idle(&["a", FIRST, "b", "c", "d"], interval);
-    let noted = || first_after = Some(began.elapsed());
-    let at_work = RunningControllers::start(&house, team, &context, noted, &stop).await;
+    let set = idle_controllers(&["a", FIRST, "b", "c", "d"], interval);
+    let on_first_started = || first_after = Some(began.elapsed());
+    let controllers = RunningControllers::start(&process, set, &context, on_first_started, &stop).await;
     let took = began.elapsed();
-    assert_eq!(at_work.running[0].name, FIRST);
-    assert_eq!(at_work.running.len(), 5);
-    assert_eq!(first_after, Some(Duration::ZERO), "others need what it makes");
+    assert_eq!(controllers.running[0].name, FIRST);
+    assert_eq!(controllers.running.len(), 5);
+    assert_eq!(first_after, Some(Duration::ZERO), "others need the credentials it creates");
     assert!((interval..interval * 2).contains(&took), "{took:?}");
 
     let began = Instant::now();
-    RunningControllers::start(&house, idle(&["a", "b"], Duration::ZERO), &context, || {}, &stop).await;
-    assert!(began.elapsed() < Duration::from_millis(5), "by default nobody waits");
+    RunningControllers::start(
+        &process,
+        idle_controllers(&["a", "b"], Duration::ZERO),
+        &context,
+        || {},
+        &stop,
+    )
+    .await;
+    assert!(began.elapsed() < Duration::from_millis(5), "by default there is no delay");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_in_the_middle_forgets_nobody_who_has_started() {
-    let house = house();
+async fn stop_during_startup_keeps_every_started_controller() {
+    let process = process();
     let stop = CancellationToken::new();
-    let context = alone(&house);
-    let begun = Arc::new(Mutex::new(0));
-    let mut team = idle(&["a", "b", "c", "d", "e", "f"], Duration::from_secs(10));
-    for controller in &mut team.controllers {
-        let begun = begun.clone();
+    let context = context_without_election(&process);
+    let reconciled = Arc::new(Mutex::new(0));
+    let mut set = idle_controllers(&["a", "b", "c", "d", "e", "f"], Duration::from_secs(10));
+    for controller in &mut set.controllers {
+        let reconciled = reconciled.clone();
         let count = move |_: &View<'_>, _: &Item| {
-            *begun.lock() += 1;
+            *reconciled.lock() += 1;
             Plan::none()
         };
         controller.loops.push(Loop::deciding("counting", count).initial_item(Key::cluster("once")));
     }
-    let starting = RunningControllers::start(&house, team, &context, || {}, &stop);
+    let starting = RunningControllers::start(&process, set, &context, || {}, &stop);
     let stopping = async {
         tokio::time::sleep(Duration::from_secs(15)).await;
         stop.cancel();
     };
-    let (at_work, ()) = tokio::join!(starting, stopping);
-    assert_eq!(at_work.running.len(), *begun.lock());
-    assert!((1..6).contains(&at_work.running.len()), "{}", at_work.running.len());
+    let (controllers, ()) = tokio::join!(starting, stopping);
+    assert_eq!(controllers.running.len(), *reconciled.lock());
+    assert!((1..6).contains(&controllers.running.len()), "{}", controllers.running.len());
 }
 
 async fn ends_after(seconds: u64) {
@@ -87,8 +95,8 @@ async fn ends_after(seconds: u64) {
 
 /// Proves RUN-75, RUN-76.
 #[tokio::test(start_paused = true)]
-async fn who_does_not_end_in_time_is_named_and_given_up() {
-    let (log, _listening) = TestLog::capture(Level::INFO);
+async fn controller_that_exceeds_the_shutdown_timeout_is_logged_and_abandoned() {
+    let (log, _guard) = TestLog::capture(Level::INFO);
     let began = Instant::now();
     let endings = [("quick", ends_after(1)), ("slow", ends_after(60))];
     let error = ended_within(Duration::from_secs(9), endings.into_iter()).await.unwrap_err();
@@ -104,8 +112,8 @@ async fn who_does_not_end_in_time_is_named_and_given_up() {
 
 /// Proves RUN-75.
 #[tokio::test(start_paused = true)]
-async fn zero_waits_as_long_as_it_takes() {
-    let (log, _listening) = TestLog::capture(Level::INFO);
+async fn shutdown_timeout_of_zero_waits_without_limit() {
+    let (log, _guard) = TestLog::capture(Level::INFO);
     let began = Instant::now();
     ended_within(Duration::ZERO, [("slow", ends_after(3602))].into_iter()).await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 3602);

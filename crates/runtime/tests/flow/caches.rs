@@ -1,4 +1,4 @@
-//! What caches promise to those who read them and listen to them.
+//! What caches guarantee to readers and event handlers.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -13,51 +13,53 @@ use keleustes_runtime::caches::EventHandler;
 use keleustes_runtime::loops::prepare;
 use parking_lot::Mutex;
 
-use crate::world::{ConfigMap, Notebook, UNREADABLE, World, act, config_map, settle, wait};
+use crate::test_cluster::{
+    ChangeLog, ConfigMap, TestCluster, UNREADABLE, config_map, reconcile_with, settle, wait,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Proves INF-1, INF-12, INF-50, RUN-46.
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_read_once_however_many_ask_for_it_and_however_long() {
-    let world = World::new();
+async fn kind_is_listed_once_for_any_number_of_controllers() {
+    let cluster = TestCluster::new();
     let controller = |name| {
         let decides_nothing = |_: &View<'_>, _: &Item| Plan::none();
         let a_loop =
             || Loop::deciding("test", decides_nothing).reads::<Namespace>().reads::<ServiceAccount>();
         Controller::new(name).with_loop(a_loop()).with_loop(a_loop())
     };
-    let one = world.start(controller("one")).await;
-    let two = world.start(controller("two")).await;
+    let one = cluster.start(controller("one")).await;
+    let two = cluster.start(controller("two")).await;
     for kind in ["namespaces", "serviceaccounts"] {
-        assert_eq!(world.reads(kind, "sendInitialEvents=true"), 1, "one initial state of {kind}");
-        assert_eq!(world.reads(kind, "watch=true"), 1, "and the same watch goes on");
-        assert_eq!(world.reads(kind, "Selector"), 0);
+        assert_eq!(cluster.reads(kind, "sendInitialEvents=true"), 1, "one initial list of {kind}");
+        assert_eq!(cluster.reads(kind, "watch=true"), 1, "and the same watch continues");
+        assert_eq!(cluster.reads(kind, "Selector"), 0);
     }
     let everywhere = |request: &LoggedRequest| !request.target.contains("/namespaces/");
-    assert!(world.server.requests().iter().all(everywhere), "all of the cluster in one request");
+    assert!(cluster.server.requests().iter().all(everywhere), "all namespaces in one request");
     wait(24 * HOUR).await;
-    assert_eq!(world.reads("namespaces", "sendInitialEvents=true"), 1, "no periodic list");
-    assert!(world.reads("namespaces", "watch=true") >= 24 * 6, "watches end in time and are taken up again");
+    assert_eq!(cluster.reads("namespaces", "sendInitialEvents=true"), 1, "no periodic list");
+    assert!(cluster.reads("namespaces", "watch=true") >= 24 * 6, "watches end and are resumed");
     one.stop().await;
     two.stop().await;
 }
 
 /// Proves INF-30, INF-31.
 #[tokio::test(start_paused = true)]
-async fn changes_are_told_one_by_one_in_order_after_the_table_holds_them() {
-    let world = World::new();
-    let cache = world.filled::<ConfigMap>().await;
-    let notebook = Notebook::at(&cache);
+async fn changes_are_delivered_in_order_after_the_store_holds_them() {
+    let cluster = TestCluster::new();
+    let cache = cluster.synced_cache::<ConfigMap>().await;
+    let log = ChangeLog::at(&cache);
     for colour in ["red", "green", "blue"] {
-        world.put("a/x", colour);
-        world.put("a/y", colour);
+        cluster.put("a/x", colour);
+        cluster.put("a/y", colour);
     }
-    world.remove("a/x");
-    world.put("a/x", "again");
+    cluster.remove("a/x");
+    cluster.put("a/x", "again");
     settle().await;
     let wanted = ["+a/x", "+a/y", "~a/x", "~a/y", "~a/x", "~a/y", "-a/x", "+a/x"];
-    assert_eq!(notebook.take(), wanted, "nothing is folded together, nothing overtakes");
+    assert_eq!(log.take(), wanted, "no change is coalesced or reordered");
 }
 
 const BY_COLOUR: Index<ConfigMap> =
@@ -65,260 +67,264 @@ const BY_COLOUR: Index<ConfigMap> =
 
 /// Proves INF-31.
 #[tokio::test(start_paused = true)]
-async fn a_wake_up_sees_indexes_that_hold_the_change() {
-    fn wake(change: &Change<ConfigMap>, view: &View<'_>, wakes: &mut Enqueue) {
+async fn event_handler_sees_indexes_that_hold_the_change() {
+    fn enqueue_key(change: &Change<ConfigMap>, view: &View<'_>, enqueue: &mut Enqueue) {
         let map = change.latest();
         let found =
-            view.store::<ConfigMap>().by_index(&BY_COLOUR, &map.colour).any(|there| there.meta == map.meta);
+            view.store::<ConfigMap>().by_index(&BY_COLOUR, &map.colour).any(|other| other.meta == map.meta);
         assert_eq!(found, !change.is_deletion(), "{} in the index", map.meta.key);
-        wakes.add(&map.meta.key);
+        enqueue.add(&map.meta.key);
     }
-    let world = World::new();
+    let cluster = TestCluster::new();
     let a_loop = Loop::deciding("test", |_, _| Plan::none())
-        .enqueue_on::<ConfigMap>(wake)
+        .enqueue_on::<ConfigMap>(enqueue_key)
         .reads_index::<ConfigMap>(BY_COLOUR);
-    let running = world.start(Controller::new("test").with_loop(a_loop)).await;
+    let running = cluster.start(Controller::new("test").with_loop(a_loop)).await;
     for (key, colour) in [("a/x", "red"), ("a/y", "red"), ("a/x", "blue")] {
-        world.put(key, colour);
+        cluster.put(key, colour);
     }
-    world.remove("a/y");
+    cluster.remove("a/y");
     settle().await;
     assert!(
-        world.metric(r#"workqueue_adds_total{name="test"} 4"#) || world.metrics.text().contains("adds_total")
+        cluster.metric(r#"workqueue_adds_total{name="test"} 4"#)
+            || cluster.metrics.text().contains("adds_total")
     );
-    assert!(!world.metrics.text().contains("keleustes_sync_panics_total{"), "no wake-up found an old index");
+    assert!(
+        !cluster.metrics.text().contains("keleustes_sync_panics_total{"),
+        "no event handler found a stale index"
+    );
     running.stop().await;
 }
 
 /// Proves INF-39, INF-40.
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_comes_late_gets_everything_once_and_can_leave() {
-    let world = World::new();
-    world.put("a/before", "red");
-    let cache = world.filled::<ConfigMap>().await;
-    let early = Notebook::at(&cache);
-    world.put("a/while", "red");
-    // The change above is on its way while the second listener comes.
-    let late = Notebook::at(&cache);
-    world.put("a/after", "red");
+async fn late_event_handler_gets_every_object_once_and_can_be_removed() {
+    let cluster = TestCluster::new();
+    cluster.put("a/before", "red");
+    let cache = cluster.synced_cache::<ConfigMap>().await;
+    let early = ChangeLog::at(&cache);
+    cluster.put("a/while", "red");
+    // The change above is in flight while the second handler is added.
+    let late = ChangeLog::at(&cache);
+    cluster.put("a/after", "red");
     settle().await;
     assert_eq!(early.take(), ["+a/before", "+a/while", "+a/after"]);
-    assert_eq!(late.take(), ["+a/before", "+a/while", "+a/after"], "no gap, nothing twice");
-    let leaving: Arc<dyn EventHandler> = late.clone();
-    cache.remove_event_handler(&leaving);
-    world.put("a/unheard", "red");
+    assert_eq!(late.take(), ["+a/before", "+a/while", "+a/after"], "nothing missing, nothing twice");
+    let removed: Arc<dyn EventHandler> = late.clone();
+    cache.remove_event_handler(&removed);
+    cluster.put("a/undelivered", "red");
     settle().await;
-    assert_eq!(early.take(), ["+a/unheard"]);
+    assert_eq!(early.take(), ["+a/undelivered"]);
     assert_eq!(late.take(), [""; 0]);
 }
 
 /// Proves INF-45.
 #[tokio::test(start_paused = true)]
-async fn a_cache_has_synced_when_its_first_list_is_in_and_told() {
-    let world = World::new();
-    world.put("a/x", "red");
-    world.tap.lag("configmaps");
-    let cache = world.caches.cache(&KindEntry::of::<ConfigMap>());
-    let notebook = Notebook::at(&cache);
+async fn cache_is_synced_when_its_first_list_is_stored_and_delivered() {
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "red");
+    cluster.tap.lag("configmaps");
+    let cache = cluster.caches.cache(&KindEntry::of::<ConfigMap>());
+    let log = ChangeLog::at(&cache);
     wait(HOUR / 60).await;
-    assert_eq!(world.caches.unsynced(), ["configmaps"]);
-    assert!(cache.is_empty(), "nothing is stored before the list is whole");
-    world.tap.catch_up();
+    assert_eq!(cluster.caches.unsynced(), ["configmaps"]);
+    assert!(cache.is_empty(), "nothing is stored before the list is complete");
+    cluster.tap.catch_up();
     cache.wait_for_sync().await;
-    assert_eq!(world.caches.unsynced(), [""; 0]);
-    assert_eq!((cache.len(), notebook.take()), (1, vec!["+a/x".to_owned()]), "told when it counts as synced");
+    assert_eq!(cluster.caches.unsynced(), [""; 0]);
+    assert_eq!((cache.len(), log.take()), (1, vec!["+a/x".to_owned()]), "delivered when it counts as synced");
 }
 
 /// Proves INF-46, RUN-56.
 #[tokio::test(start_paused = true)]
-async fn no_worker_starts_before_all_caches_are_filled_and_none_when_the_wait_is_cut() {
-    let world = World::new();
-    let hangs = world.faults.add(FaultRule::new(InjectedFault::Hang).target("/serviceaccounts"));
+async fn no_worker_starts_before_all_caches_are_synced_or_after_an_abandoned_start() {
+    let cluster = TestCluster::new();
+    let hangs = cluster.faults.add(FaultRule::new(InjectedFault::Hang).target("/serviceaccounts"));
     let cut =
-        tokio::time::timeout(HOUR / 60, world.start(keleustes_controllers::serviceaccount::controller()));
-    assert!(cut.await.is_err(), "one of the two caches never fills");
-    world.faults.disable(hangs);
+        tokio::time::timeout(HOUR / 60, cluster.start(keleustes_controllers::serviceaccount::controller()));
+    assert!(cut.await.is_err(), "one of the two caches never syncs");
+    cluster.faults.disable(hangs);
     wait(HOUR).await;
-    assert_eq!(world.caches.unsynced(), [""; 0]);
-    assert_eq!(world.writes(), [], "whoever gave up waiting has started nothing");
-    let running = world.start(keleustes_controllers::serviceaccount::controller()).await;
+    assert_eq!(cluster.caches.unsynced(), [""; 0]);
+    assert_eq!(cluster.writes(), [], "an abandoned start has started nothing");
+    let running = cluster.start(keleustes_controllers::serviceaccount::controller()).await;
     settle().await;
-    assert_eq!(world.writes().len(), 4, "one account for each namespace");
+    assert_eq!(cluster.writes().len(), 4, "one service account for each namespace");
     running.stop().await;
 }
 
 /// Proves INF-47, INF-49, RUN-45.
 #[tokio::test(start_paused = true)]
-async fn a_resync_shows_every_object_again_without_a_request() {
-    let world = World::resyncing(Some(HOUR));
-    world.put("a/x", "red");
-    world.put("a/y", "red");
-    let cache = world.filled::<ConfigMap>().await;
-    let notebook = Notebook::at(&cache);
-    assert_eq!(notebook.take(), ["+a/x", "+a/y"]);
+async fn resync_delivers_every_object_again_without_a_request() {
+    let cluster = TestCluster::resyncing(Some(HOUR));
+    cluster.put("a/x", "red");
+    cluster.put("a/y", "red");
+    let cache = cluster.synced_cache::<ConfigMap>().await;
+    let log = ChangeLog::at(&cache);
+    assert_eq!(log.take(), ["+a/x", "+a/y"]);
     let began = tokio::time::Instant::now();
-    while notebook.lines() < 2 {
+    while log.lines() < 2 {
         wait(Duration::from_secs(1)).await;
     }
     let period = began.elapsed();
     assert!(
         HOUR <= period && period <= 2 * HOUR + Duration::from_secs(1),
-        "drawn between once and twice: {period:?}"
+        "between once and twice the period: {period:?}"
     );
-    assert_eq!(notebook.take(), ["=a/x", "=a/y"]);
-    assert_eq!(world.reads("configmaps", "sendInitialEvents=true"), 1);
+    assert_eq!(log.take(), ["=a/x", "=a/y"]);
+    assert_eq!(cluster.reads("configmaps", "sendInitialEvents=true"), 1);
 
-    // A new initial state restarts the time.
+    // A relist restarts the resync period.
     wait(period / 2).await;
-    world.server.compact();
-    world.server.expire_watches();
+    cluster.server.compact();
+    cluster.server.expire_watches();
     wait(period - Duration::from_secs(120)).await;
-    assert_eq!(world.reads("configmaps", "sendInitialEvents=true"), 2, "there was a new list");
-    assert_eq!(notebook.take(), [""; 0], "half a period and nearly a whole one, but not since the list");
+    assert_eq!(cluster.reads("configmaps", "sendInitialEvents=true"), 2, "there was a relist");
+    assert_eq!(log.take(), [""; 0], "more than a period, but not since the relist");
     wait(Duration::from_secs(240)).await;
-    assert_eq!(notebook.take(), ["=a/x", "=a/y"]);
+    assert_eq!(log.take(), ["=a/x", "=a/y"]);
 }
 
 /// Proves INF-47, INF-49.
 #[tokio::test(start_paused = true)]
-async fn a_resync_is_never_faster_than_a_second_and_zero_is_never() {
+async fn resync_period_is_at_least_a_second_and_zero_disables_it() {
     for (period, wanted) in [(Duration::from_millis(1), 10), (Duration::ZERO, 0)] {
-        let world = World::resyncing(Some(period));
-        world.put("a/x", "red");
-        let notebook = Notebook::at(&world.filled::<ConfigMap>().await);
-        notebook.take();
+        let cluster = TestCluster::resyncing(Some(period));
+        cluster.put("a/x", "red");
+        let log = ChangeLog::at(&cluster.synced_cache::<ConfigMap>().await);
+        log.take();
         wait(Duration::from_millis(10_500)).await;
-        assert_eq!(notebook.take().len(), wanted, "{period:?}");
+        assert_eq!(log.take().len(), wanted, "{period:?}");
     }
 }
 
 /// Proves INF-34, INF-35, INF-143.
 #[tokio::test(start_paused = true)]
-async fn after_a_gap_differences_are_told_and_nothing_else() {
-    let world = World::new();
-    for key in ["a/changed", "a/gone", "a/kept"] {
-        world.put(key, "red");
+async fn relist_after_a_gap_delivers_only_differences() {
+    let cluster = TestCluster::new();
+    for key in ["a/changed", "a/deleted", "a/kept"] {
+        cluster.put(key, "red");
     }
-    let cache = world.filled::<ConfigMap>().await;
-    let notebook = Notebook::at(&cache);
-    notebook.take();
+    let cache = cluster.synced_cache::<ConfigMap>().await;
+    let log = ChangeLog::at(&cache);
+    log.take();
     let refused = InjectedFault::ConnectionError(ErrorKind::ConnectionRefused);
-    let refused = world.faults.add(FaultRule::new(refused).target("/configmaps"));
-    world.server.expire_watches();
+    let refused = cluster.faults.add(FaultRule::new(refused).target("/configmaps"));
+    cluster.server.expire_watches();
     settle().await;
-    world.remove("a/gone");
-    world.put("a/changed", "blue");
-    world.put("a/added", "blue");
-    world.server.compact();
+    cluster.remove("a/deleted");
+    cluster.put("a/changed", "blue");
+    cluster.put("a/added", "blue");
+    cluster.server.compact();
     wait(Duration::from_secs(120)).await;
-    assert_eq!((cache.len(), notebook.take().len()), (3, 0), "the server is away, the cache stays as it was");
-    world.faults.disable(refused);
+    assert_eq!((cache.len(), log.take().len()), (3, 0), "the server is unreachable, the cache is unchanged");
+    cluster.faults.disable(refused);
     wait(Duration::from_secs(120)).await;
     assert_eq!(
-        notebook.take(),
-        ["-a/gone", "+a/added", "~a/changed"],
-        "deletions first, the unchanged not at all"
+        log.take(),
+        ["-a/deleted", "+a/added", "~a/changed"],
+        "deletions first, unchanged objects not at all"
     );
     assert_eq!(cache.len(), 3);
 }
 
 /// Proves INF-143.
 #[tokio::test(start_paused = true)]
-async fn a_restarted_server_is_waited_for_and_the_watch_goes_on_where_it_was() {
-    let world = World::new();
-    world.put("a/x", "red");
-    let cache = world.filled::<ConfigMap>().await;
-    let notebook = Notebook::at(&cache);
+async fn watch_resumes_after_a_server_restart_without_relist() {
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "red");
+    let cache = cluster.synced_cache::<ConfigMap>().await;
+    let log = ChangeLog::at(&cache);
     let refused = InjectedFault::ConnectionError(ErrorKind::ConnectionRefused);
-    let refused = world.faults.add(FaultRule::new(refused).target("/configmaps"));
-    let seen = cache.resource_version();
+    let refused = cluster.faults.add(FaultRule::new(refused).target("/configmaps"));
+    let observed = cache.resource_version();
     wait(Duration::from_secs(2)).await;
-    world.server.cut_watches();
-    world.put("a/meanwhile", "red");
+    cluster.server.cut_watches();
+    cluster.put("a/meanwhile", "red");
     wait(Duration::from_secs(90)).await;
-    assert!(world.faults.hits(refused) > 2, "it keeps trying");
-    assert_eq!(notebook.take(), ["+a/x"]);
-    world.faults.disable(refused);
+    assert!(cluster.faults.hits(refused) > 2, "it keeps retrying");
+    assert_eq!(log.take(), ["+a/x"]);
+    cluster.faults.disable(refused);
     wait(Duration::from_secs(90)).await;
-    assert_eq!(notebook.take(), ["+a/meanwhile"]);
-    assert_eq!(world.reads("configmaps", "sendInitialEvents"), 1, "no new list");
+    assert_eq!(log.take(), ["+a/meanwhile"]);
+    assert_eq!(cluster.reads("configmaps", "sendInitialEvents"), 1, "no relist");
     assert_eq!(
-        world.reads("configmaps", &format!("resourceVersion={seen}&")),
+        cluster.reads("configmaps", &format!("resourceVersion={observed}&")),
         1,
-        "from the last seen version"
+        "from the last observed resourceVersion"
     );
 }
 
 /// Proves INF-29, INF-142.
 #[tokio::test(start_paused = true)]
-async fn bookmarks_alone_keep_a_cache_fresh() {
-    let world = World::new();
-    let cache = world.filled::<ConfigMap>().await;
-    let notebook = Notebook::at(&cache);
+async fn bookmarks_alone_keep_a_cache_current() {
+    let cluster = TestCluster::new();
+    let cache = cluster.synced_cache::<ConfigMap>().await;
+    let log = ChangeLog::at(&cache);
     for _ in 0..30 {
-        world
+        cluster
             .server
             .seed(serde_json::json!({"apiVersion": "v1", "kind": "Secret",
             "metadata": {"name": "elsewhere"}}))
             .unwrap();
         // The server sends a bookmark every minute.
         wait(Duration::from_secs(62)).await;
-        assert_eq!(cache.resource_version().to_string(), world.server.resource_version().to_string());
+        assert_eq!(cache.resource_version().to_string(), cluster.server.resource_version().to_string());
     }
-    assert_eq!(notebook.take(), [""; 0], "nobody is told of a change");
-    assert!(*notebook.bookmarks.lock() >= 31, "but of every step, and of the empty list at the start");
-    assert_eq!(world.reads("configmaps", "sendInitialEvents=true"), 1);
+    assert_eq!(log.take(), [""; 0], "no change is delivered");
+    assert!(*log.bookmarks.lock() >= 31, "but every bookmark, and the empty list at the start");
+    assert_eq!(cluster.reads("configmaps", "sendInitialEvents=true"), 1);
     let gauge = r#"informer_store_resource_version{group="",name="kube-controller-manager",resource="configmaps",version="v1"}"#;
-    assert!(world.metric(&format!("{gauge} {}", world.server.resource_version())));
+    assert!(cluster.metric(&format!("{gauge} {}", cluster.server.resource_version())));
 }
 
 /// Proves INF-43.
 #[tokio::test(start_paused = true)]
-async fn a_filter_on_both_states_tells_entering_from_leaving() {
+async fn filter_on_old_and_new_state_distinguishes_entering_from_exiting() {
     fn is_red(map: &Arc<ConfigMap>) -> bool {
         map.colour == "red"
     }
-    fn wake(change: &Change<ConfigMap>, _: &View<'_>, wakes: &mut Enqueue) {
+    fn enqueue_key(change: &Change<ConfigMap>, _: &View<'_>, enqueue: &mut Enqueue) {
         let (was, is) = (change.old().is_some_and(is_red), change.new().is_some_and(is_red));
         let key = &change.latest().meta.key;
         match (was, is) {
-            (false, true) => wakes.add(Key::namespaced("entered", &*key.name)),
-            (true, false) => wakes.add(Key::namespaced("left", &*key.name)),
-            (true, true) => wakes.add(Key::namespaced("stayed", &*key.name)),
+            (false, true) => enqueue.add(Key::namespaced("entered", &*key.name)),
+            (true, false) => enqueue.add(Key::namespaced("left", &*key.name)),
+            (true, true) => enqueue.add(Key::namespaced("stayed", &*key.name)),
             (false, false) => {}
         }
     }
-    let world = World::new();
-    world.put("a/late", "red");
-    let woken = Arc::new(Mutex::new(Vec::new()));
-    let notes = woken.clone();
-    let act = act(move |_, item| {
-        notes.lock().push(item.to_string());
+    let cluster = TestCluster::new();
+    cluster.put("a/late", "red");
+    let enqueued = Arc::new(Mutex::new(Vec::new()));
+    let recorded = enqueued.clone();
+    let reconcile_with = reconcile_with(move |_, item| {
+        recorded.lock().push(item.to_string());
         Box::pin(async { Ok(Requeue::Forget) })
     });
-    let a_loop = Loop::reconciling("test", act).enqueue_on::<ConfigMap>(wake);
-    let running = world.start(Controller::new("test").with_loop(a_loop)).await;
+    let a_loop = Loop::reconciling("test", reconcile_with).enqueue_on::<ConfigMap>(enqueue_key);
+    let running = cluster.start(Controller::new("test").with_loop(a_loop)).await;
     for colour in ["blue", "green", "red", "red ", "red"] {
-        world.put("a/x", colour);
+        cluster.put("a/x", colour);
         settle().await;
     }
-    world.server.seed(config_map("a/x", "red")).unwrap();
+    cluster.server.seed(config_map("a/x", "red")).unwrap();
     settle().await;
-    world.remove("a/x");
+    cluster.remove("a/x");
     settle().await;
-    world.put("a/x", "blue");
+    cluster.put("a/x", "blue");
     settle().await;
-    world.remove("a/x");
+    cluster.remove("a/x");
     settle().await;
     let wanted = ["entered/late", "entered/x", "left/x", "entered/x", "stayed/x", "left/x"];
-    assert_eq!(*woken.lock(), wanted);
+    assert_eq!(*enqueued.lock(), wanted);
     running.stop().await;
 }
 
-/// Panics over what it is told, if it is told of one key.
-struct Fragile(Mutex<usize>);
+/// Panics over one key.
+struct PanickingHandler(Mutex<usize>);
 
-impl EventHandler for Fragile {
+impl EventHandler for PanickingHandler {
     fn on_changes(&self, changes: &[AnyChange]) {
         *self.0.lock() += changes.len();
         assert!(changes.iter().all(|change| change.meta().unwrap().key.name != "odd"));
@@ -326,71 +332,71 @@ impl EventHandler for Fragile {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_panics_keeps_nobody_from_hearing() {
-    let world = World::new();
-    let cache = world.filled::<ConfigMap>().await;
-    let fragile = Arc::new(Fragile(Mutex::default()));
-    cache.add_event_handler(fragile.clone());
-    let notebook = Notebook::at(&cache);
+async fn panicking_event_handler_does_not_affect_others() {
+    let cluster = TestCluster::new();
+    let cache = cluster.synced_cache::<ConfigMap>().await;
+    let panicking = Arc::new(PanickingHandler(Mutex::default()));
+    cache.add_event_handler(panicking.clone());
+    let log = ChangeLog::at(&cache);
     for key in ["a/x", "a/odd", "a/y"] {
-        world.put(key, "red");
+        cluster.put(key, "red");
     }
     settle().await;
-    assert_eq!(notebook.take(), ["+a/x", "+a/odd", "+a/y"]);
-    assert_eq!(*fragile.0.lock(), 3, "it still hears of what comes after");
-    assert!(world.metric(r#"keleustes_sync_panics_total{controller="wake-up"} 1"#));
+    assert_eq!(log.take(), ["+a/x", "+a/odd", "+a/y"]);
+    assert_eq!(*panicking.0.lock(), 3, "it still receives later changes");
+    assert!(cluster.metric(r#"keleustes_sync_panics_total{controller="event-handler"} 1"#));
 }
 
 /// Proves INF-148.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_read_is_left_out_and_counted() {
-    let world = World::new();
-    world.put("a/before", "red");
-    world.put("a/in-the-list", UNREADABLE);
-    let cache = world.filled::<ConfigMap>().await;
-    let notebook = Notebook::at(&cache);
-    world.put("a/in-the-watch", UNREADABLE);
+async fn undecodable_object_is_left_out_and_counted() {
+    let cluster = TestCluster::new();
+    cluster.put("a/before", "red");
+    cluster.put("a/in-the-list", UNREADABLE);
+    let cache = cluster.synced_cache::<ConfigMap>().await;
+    let log = ChangeLog::at(&cache);
+    cluster.put("a/in-the-watch", UNREADABLE);
     settle().await;
     assert_eq!(
         cache.resource_version().to_string(),
-        world.server.resource_version().to_string(),
-        "nobody waits for it"
+        cluster.server.resource_version().to_string(),
+        "the cache does not wait for it"
     );
-    world.put("a/after", "red");
+    cluster.put("a/after", "red");
     settle().await;
-    assert_eq!(notebook.take(), ["+a/before", "+a/after"]);
-    assert!(world.metric(r#"keleustes_undecodable_objects_total{group="",resource="configmaps"} 2"#));
-    world.put("a/in-the-list", "mended");
+    assert_eq!(log.take(), ["+a/before", "+a/after"]);
+    assert!(cluster.metric(r#"keleustes_undecodable_objects_total{group="",resource="configmaps"} 2"#));
+    cluster.put("a/in-the-list", "fixed");
     settle().await;
-    assert_eq!(notebook.take(), ["+a/in-the-list"]);
+    assert_eq!(log.take(), ["+a/in-the-list"]);
 }
 
-/// An index that panics is a bug; it may cost the object it panics over, but not the cache.
+/// An index that panics is a bug; it may affect the object it panics over, but not the cache.
 #[tokio::test(start_paused = true)]
-async fn an_index_that_panics_over_one_object_does_not_end_the_cache() {
-    const FRAGILE: Index<ConfigMap> =
+async fn index_that_panics_over_one_object_does_not_end_the_cache() {
+    const PANICKING: Index<ConfigMap> =
         Index { name: "fragile", values: |map, _| assert!(map.colour != "odd", "an odd colour") };
-    let world = World::new();
-    let a_loop = Loop::deciding("test", |_, _| Plan::none()).reads_index::<ConfigMap>(FRAGILE);
-    prepare(&Controller::new("test").with_loop(a_loop), &world.caches);
-    let cache = world.filled::<ConfigMap>().await;
-    let notebook = Notebook::at(&cache);
-    world.put("a/x", "odd");
-    world.put("a/y", "red");
+    let cluster = TestCluster::new();
+    let a_loop = Loop::deciding("test", |_, _| Plan::none()).reads_index::<ConfigMap>(PANICKING);
+    prepare(&Controller::new("test").with_loop(a_loop), &cluster.caches);
+    let cache = cluster.synced_cache::<ConfigMap>().await;
+    let log = ChangeLog::at(&cache);
+    cluster.put("a/x", "odd");
+    cluster.put("a/y", "red");
     settle().await;
-    assert_eq!(notebook.take(), ["+a/y"]);
-    assert!(world.metric(r#"keleustes_sync_panics_total{controller="cache"} 1"#));
-    world.put("a/x", "red");
+    assert_eq!(log.take(), ["+a/y"]);
+    assert!(cluster.metric(r#"keleustes_sync_panics_total{controller="cache"} 1"#));
+    cluster.put("a/x", "red");
     settle().await;
-    assert_eq!(notebook.take(), ["+a/x"]);
+    assert_eq!(log.take(), ["+a/x"]);
 }
 
 /// Proves INF-133, INF-135.
 #[tokio::test(start_paused = true)]
-async fn a_cache_tells_how_far_it_is_and_how_long_it_takes() {
-    /// Takes its time.
-    struct Slow(World);
-    impl EventHandler for Slow {
+async fn cache_metrics_report_resource_version_and_latency() {
+    /// Checks the queued items during delivery.
+    struct CheckingHandler(TestCluster);
+    impl EventHandler for CheckingHandler {
         fn on_changes(&self, changes: &[AnyChange]) {
             if !changes.is_empty() {
                 let labels =
@@ -399,12 +405,12 @@ async fn a_cache_tells_how_far_it_is_and_how_long_it_takes() {
             }
         }
     }
-    let world = World::new();
-    world.put("a/x", "red");
-    world.put("a/y", "red");
-    let cache = world.caches.cache(&KindEntry::of::<ConfigMap>());
-    let (metrics, server) = (world.metrics.clone(), world.server.clone());
-    cache.add_event_handler(Arc::new(Slow(world)));
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "red");
+    cluster.put("a/y", "red");
+    let cache = cluster.caches.cache(&KindEntry::of::<ConfigMap>());
+    let (metrics, server) = (cluster.metrics.clone(), cluster.server.clone());
+    cache.add_event_handler(Arc::new(CheckingHandler(cluster)));
     cache.wait_for_sync().await;
     server.seed(config_map("a/z", "red")).unwrap();
     server.send_bookmarks();
@@ -422,18 +428,18 @@ async fn a_cache_tells_how_far_it_is_and_how_long_it_takes() {
         wanted.push(format!("informer_processing_latency_seconds_bucket{{{labels},le=\"{le}\"}} 2"));
     }
     for line in wanted {
-        assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
+        assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
     }
-    assert!(!text.contains("keleustes_sync_panics_total{"), "the number of queued items was as told");
+    assert!(!text.contains("keleustes_sync_panics_total{"), "the number of queued items was right");
 }
 
 /// Proves RUN-79.
 #[tokio::test(start_paused = true)]
-async fn stopping_ends_all_watches_and_leaves_what_is_cached() {
-    let world = World::new();
-    world.put("a/x", "red");
-    let cache = world.filled::<ConfigMap>().await;
-    assert_eq!(world.server.open_watches(), 1);
-    world.caches.stop().await;
-    assert_eq!((world.server.open_watches(), cache.len()), (0, 1));
+async fn stop_ends_all_watches_and_keeps_cached_objects() {
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "red");
+    let cache = cluster.synced_cache::<ConfigMap>().await;
+    assert_eq!(cluster.server.open_watches(), 1);
+    cluster.caches.stop().await;
+    assert_eq!((cluster.server.open_watches(), cache.len()), (0, 1));
 }

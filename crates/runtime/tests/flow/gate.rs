@@ -1,4 +1,4 @@
-//! Read your own writes: what a key wrote, it sees before it is asked again.
+//! Read your own writes: a key is not reconciled before the caches have observed what it wrote.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use keleustes_runtime::gate::{Gate, GateDecision, HOLD_MAX};
 use keleustes_runtime::loops::RunningController;
 use serde_json::json;
 
-use crate::world::{ConfigMap, World, settle, wait};
+use crate::test_cluster::{ConfigMap, TestCluster, settle, wait};
 
 const GRANTS: &[Grant] = &[
     Grant { group: "", resource: "configmaps", verbs: &["create", "delete"] },
     Grant { group: "", resource: "secrets", verbs: &["create"] },
 ];
 
-/// A controller that is woken by namespaces and looks at ConfigMaps and Secrets, too.
+/// A controller that is enqueued by Namespaces and also reads ConfigMaps and Secrets.
 fn deciding(decide: fn(&View<'_>, &Item) -> Plan) -> Controller {
     let a_loop = Loop::deciding("test", decide)
-        .enqueue_on::<Namespace>(|change, _, wakes| wakes.add(&change.latest().meta.key))
+        .enqueue_on::<Namespace>(|change, _, enqueue| enqueue.add(&change.latest().meta.key))
         .reads::<ConfigMap>()
         .reads::<TokenSecret>();
     Controller::new("test").may_write(GRANTS).with_loop(a_loop)
 }
 
-/// Wants one ConfigMap in namespace `a`, of whatever name.
+/// Wants one ConfigMap in namespace `a`, of any name.
 fn want_one(view: &View<'_>, item: &Item) -> Plan {
     let namespace = (&*item.name).into();
     let has_one = view.in_namespace::<ConfigMap>(&namespace).next().is_some();
@@ -35,20 +35,20 @@ fn want_one(view: &View<'_>, item: &Item) -> Plan {
     Plan::of(Write::create::<ConfigMap>(Key::namespaced(namespace, ""), body).because("there is none"))
 }
 
-/// Starts it with full caches, of which that of ConfigMaps then hears nothing new.
-async fn start_lagging(world: &World, decide: fn(&View<'_>, &Item) -> Plan) -> RunningController {
-    world.filled::<ConfigMap>().await;
-    world.tap.lag("configmaps");
-    let running = world.start(deciding(decide)).await;
+/// Starts it with synced caches; the watch of ConfigMaps lags from then on.
+async fn start_lagging(cluster: &TestCluster, decide: fn(&View<'_>, &Item) -> Plan) -> RunningController {
+    cluster.synced_cache::<ConfigMap>().await;
+    cluster.tap.lag("configmaps");
+    let running = cluster.start(deciding(decide)).await;
     settle().await;
     running
 }
 
-/// Changes a namespace, which wakes its key.
-fn touch(world: &World, name: &str) {
-    let stamp = world.server.resource_version().to_string();
+/// Changes a namespace, which enqueues its key.
+fn touch(cluster: &TestCluster, name: &str) {
+    let stamp = cluster.server.resource_version().to_string();
     let uid = format!("uid-of-{name}");
-    world
+    cluster
         .server
         .seed(json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": name, "uid": uid, "annotations": {"touched": stamp}},
@@ -58,61 +58,65 @@ fn touch(world: &World, name: &str) {
 
 /// Proves INF-71, INF-72, INF-74.
 #[tokio::test(start_paused = true)]
-async fn a_key_is_not_asked_again_before_the_cache_has_seen_what_it_created() {
-    let world = World::new();
-    touch(&world, "a");
-    let running = start_lagging(&world, want_one).await;
+async fn key_is_held_until_the_cache_observes_what_it_created() {
+    let cluster = TestCluster::new();
+    touch(&cluster, "a");
+    let running = start_lagging(&cluster, want_one).await;
     for _ in 0..5 {
-        touch(&world, "a");
+        touch(&cluster, "a");
         settle().await;
     }
-    assert_eq!(world.writes().len(), 1, "five more looks at the old cache would have made five more");
-    assert!(world.metric(r#"keleustes_stale_cache_holds_total{controller="test"} 5"#));
-    world.tap.catch_up();
+    assert_eq!(
+        cluster.writes().len(),
+        1,
+        "five more reconciles of the stale cache would have created five more"
+    );
+    assert!(cluster.metric(r#"keleustes_stale_cache_holds_total{controller="test"} 5"#));
+    cluster.tap.catch_up();
     settle().await;
-    touch(&world, "a");
+    touch(&cluster, "a");
     settle().await;
-    assert_eq!(world.writes().len(), 1);
+    assert_eq!(cluster.writes().len(), 1);
     assert!(
-        world.metric(r#"keleustes_stale_cache_holds_total{controller="test"} 5"#),
-        "nothing holds it now"
+        cluster.metric(r#"keleustes_stale_cache_holds_total{controller="test"} 5"#),
+        "the key is not held back now"
     );
     running.stop().await;
 }
 
 /// Proves INF-72.
 #[tokio::test(start_paused = true)]
-async fn a_key_is_not_asked_again_before_the_cache_has_seen_what_it_deleted() {
+async fn key_is_held_until_the_cache_observes_what_it_deleted() {
     fn want_none(view: &View<'_>, item: &Item) -> Plan {
         let mut plan = Plan::none();
         for map in view.in_namespace::<ConfigMap>(&(&*item.name).into()) {
-            plan.push(Write::delete(&**map).because("it is one too many"));
+            plan.push(Write::delete(&**map).because("there is one too many"));
         }
         plan
     }
-    let world = World::new();
-    touch(&world, "a");
-    world.put("a/x", "red");
-    world.put("a/y", "red");
-    let running = start_lagging(&world, want_none).await;
+    let cluster = TestCluster::new();
+    touch(&cluster, "a");
+    cluster.put("a/x", "red");
+    cluster.put("a/y", "red");
+    let running = start_lagging(&cluster, want_none).await;
     for _ in 0..3 {
-        touch(&world, "a");
+        touch(&cluster, "a");
         settle().await;
     }
-    assert_eq!(world.writes().len(), 2, "one for each, although the cache still shows them");
-    world.tap.catch_up();
+    assert_eq!(cluster.writes().len(), 2, "one for each, although the cache still shows them");
+    cluster.tap.catch_up();
     settle().await;
-    world.put("a/z", "red");
-    touch(&world, "a");
+    cluster.put("a/z", "red");
+    touch(&cluster, "a");
     settle().await;
-    assert_eq!(world.writes().len(), 3, "and then the key is free");
+    assert_eq!(cluster.writes().len(), 3, "and then the key proceeds");
     running.stop().await;
 }
 
-/// Other keys are not held by one key's writes.
+/// Other keys are not held back by one key's writes.
 #[tokio::test(start_paused = true)]
-async fn other_keys_go_on_while_one_is_held() {
-    fn note(view: &View<'_>, item: &Item) -> Plan {
+async fn other_keys_proceed_while_one_is_held() {
+    fn decide(view: &View<'_>, item: &Item) -> Plan {
         let mut plan = want_one(view, item);
         if item.name == "b" {
             let body = json!({"metadata": {"generateName": "b-"}});
@@ -120,86 +124,86 @@ async fn other_keys_go_on_while_one_is_held() {
         }
         plan
     }
-    let world = World::new();
-    touch(&world, "a");
-    let running = start_lagging(&world, note).await;
-    touch(&world, "a");
-    touch(&world, "b");
+    let cluster = TestCluster::new();
+    touch(&cluster, "a");
+    let running = start_lagging(&cluster, decide).await;
+    touch(&cluster, "a");
+    touch(&cluster, "b");
     settle().await;
-    let targets: Vec<_> = world.writes().into_iter().map(|request| request.target).collect();
+    let targets: Vec<_> = cluster.writes().into_iter().map(|request| request.target).collect();
     assert_eq!(targets, ["/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/b/configmaps"]);
     running.stop().await;
 }
 
 /// Proves INF-142.
 #[tokio::test(start_paused = true)]
-async fn a_bookmark_frees_a_key_whose_write_no_event_will_show() {
-    /// The cache holds token Secrets only, so it never hears of this one.
+async fn bookmark_releases_a_key_whose_write_no_event_shows() {
+    /// The cache holds token Secrets only, so no watch event shows this one.
     fn want_secret(_: &View<'_>, item: &Item) -> Plan {
         let body = json!({"metadata": {"generateName": "s-"}, "type": "Opaque"});
         let key = Key::namespaced(&*item.name, "");
         if item.name == "a" { Plan::of(Write::create::<TokenSecret>(key, body)) } else { Plan::none() }
     }
-    let world = World::new();
-    touch(&world, "a");
-    let running = world.start(deciding(want_secret)).await;
+    let cluster = TestCluster::new();
+    touch(&cluster, "a");
+    let running = cluster.start(deciding(want_secret)).await;
     settle().await;
-    touch(&world, "a");
+    touch(&cluster, "a");
     wait(Duration::from_secs(59)).await;
-    assert_eq!(world.writes().len(), 1, "held");
-    world.server.send_bookmarks();
+    assert_eq!(cluster.writes().len(), 1, "held back");
+    cluster.server.send_bookmarks();
     settle().await;
-    assert_eq!(world.writes().len(), 2, "the key that was held is asked again by itself");
+    assert_eq!(cluster.writes().len(), 2, "the held key is reconciled again without another event");
     running.stop().await;
 }
 
 /// Proves INF-74, INF-78, INF-149.
 #[tokio::test(start_paused = true)]
-async fn an_owner_made_anew_is_not_held_by_what_its_namesake_wrote() {
-    let world = World::new();
-    touch(&world, "a");
-    let running = start_lagging(&world, want_one).await;
-    touch(&world, "a");
+async fn recreated_owner_is_not_held_by_writes_of_its_predecessor() {
+    let cluster = TestCluster::new();
+    touch(&cluster, "a");
+    let running = start_lagging(&cluster, want_one).await;
+    touch(&cluster, "a");
     settle().await;
-    assert_eq!(world.writes().len(), 1, "the first life is held");
-    assert!(world.server.remove("namespaces", "", "a"));
+    assert_eq!(cluster.writes().len(), 1, "the first UID is held back");
+    assert!(cluster.server.remove("namespaces", "", "a"));
     settle().await;
-    let reborn = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"},
+    let recreated = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"},
         "status": {"phase": "Active"}});
-    world.server.seed(reborn).unwrap();
+    cluster.server.seed(recreated).unwrap();
     settle().await;
-    assert_eq!(world.writes().len(), 2, "the second life is not");
+    assert_eq!(cluster.writes().len(), 2, "the second UID is not");
     running.stop().await;
 }
 
 /// Proves INF-145.
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_never_catches_up_holds_a_key_for_five_minutes() {
-    let world = World::new();
-    touch(&world, "a");
-    let running = start_lagging(&world, want_one).await;
-    touch(&world, "a");
+async fn cache_that_never_catches_up_holds_a_key_for_five_minutes() {
+    let cluster = TestCluster::new();
+    touch(&cluster, "a");
+    let running = start_lagging(&cluster, want_one).await;
+    touch(&cluster, "a");
     wait(HOLD_MAX - Duration::from_secs(1)).await;
-    assert_eq!(world.writes().len(), 1);
+    assert_eq!(cluster.writes().len(), 1);
     wait(Duration::from_secs(2)).await;
-    assert_eq!(world.writes().len(), 2, "nothing woke it but the end of its patience");
+    assert_eq!(cluster.writes().len(), 2, "the hold has expired");
     running.stop().await;
 }
 
 /// Proves INF-71, INF-74, INF-79.
 #[tokio::test(start_paused = true)]
-async fn the_newest_version_counts_and_one_that_cannot_be_compared_never_does() {
-    let world = World::new();
-    let (empty, key) = (world.caches.cache(&KindEntry::of::<Namespace>()), Key::namespaced("a", "owner"));
-    let clocks = world.surroundings.clocks.clone();
+async fn newest_resource_version_counts_and_incomparable_ones_never_do() {
+    let cluster = TestCluster::new();
+    let (empty, key) = (cluster.caches.cache(&KindEntry::of::<Namespace>()), Key::namespaced("a", "owner"));
+    let clocks = cluster.context.clocks.clone();
     let gate = |cache| Gate::new(&[cache], None, clocks.clone());
     let item = Item::from(&key);
 
     let unfilled = gate(empty.clone());
     unfilled.expect_version(&item, &Namespace::RESOURCE, &ResourceVersion::from("100"));
-    assert_eq!(unfilled.decide(&item), GateDecision::Proceed, "a cache without a version");
+    assert_eq!(unfilled.decide(&item), GateDecision::Proceed, "a cache without a resourceVersion");
 
-    let cache = world.filled::<ConfigMap>().await;
+    let cache = cluster.synced_cache::<ConfigMap>().await;
     let reached = cache.resource_version();
     let gate = gate(cache);
     for odd in ["", "0", "abc", "007"] {
@@ -217,7 +221,7 @@ async fn the_newest_version_counts_and_one_that_cannot_be_compared_never_does() 
     assert!(gate.take_released().is_empty());
 
     gate.expect_version(&Key::namespaced("b", "owner").into(), &ConfigMap::RESOURCE, &reached);
-    assert_eq!(gate.decide(&Key::namespaced("b", "owner").into()), GateDecision::Proceed, "seen already");
+    assert_eq!(gate.decide(&Key::namespaced("b", "owner").into()), GateDecision::Proceed, "observed already");
     let other_kind = Item::from(Key::namespaced("c", "owner"));
     gate.expect_version(&other_kind, &TokenSecret::RESOURCE, &ResourceVersion::from("1000000"));
     assert_eq!(gate.decide(&other_kind), GateDecision::Proceed, "a kind that the loop does not read");

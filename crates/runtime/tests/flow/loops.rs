@@ -1,4 +1,4 @@
-//! How items are worked on: contained, retried, revisited, one at a time, and stopped.
+//! How items are reconciled: panics contained, retried, requeued, one worker at a time, and stopped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::world::{ConfigMap, World, act, on_config_maps, settle, wait};
+use crate::test_cluster::{ConfigMap, TestCluster, on_config_maps, reconcile_with, settle, wait};
 
 const GRANTS: &[Grant] =
     &[Grant { group: "", resource: "configmaps", verbs: &["create", "update", "get", "delete"] }];
@@ -26,45 +26,45 @@ fn controller(a_loop: Loop) -> Controller {
     Controller::new("test").may_write(GRANTS).with_loop(a_loop)
 }
 
-/// Notes when each item was worked on, in milliseconds since the start.
+/// Records when each item was reconciled, in milliseconds since the start.
 #[derive(Clone)]
-struct Diary {
+struct ReconcileLog {
     began: Instant,
-    turns: Arc<Mutex<Vec<(String, u128)>>>,
+    reconciles: Arc<Mutex<Vec<(String, u128)>>>,
 }
 
-impl Diary {
+impl ReconcileLog {
     fn new() -> Self {
-        Self { began: Instant::now(), turns: Arc::default() }
+        Self { began: Instant::now(), reconciles: Arc::default() }
     }
 
-    fn note(&self, item: &Item) -> usize {
-        let mut turns = self.turns.lock();
-        turns.push((item.to_string(), self.began.elapsed().as_millis()));
-        turns.iter().filter(|(there, _)| *there == item.to_string()).count()
+    fn record(&self, item: &Item) -> usize {
+        let mut reconciles = self.reconciles.lock();
+        reconciles.push((item.to_string(), self.began.elapsed().as_millis()));
+        reconciles.iter().filter(|(recorded, _)| *recorded == item.to_string()).count()
     }
 
-    /// The times of one item's turns.
+    /// The times of one item's reconciles.
     fn times(&self, item: &str) -> Vec<u128> {
-        self.turns.lock().iter().filter(|(there, _)| there == item).map(|(_, at)| *at).collect()
+        self.reconciles.lock().iter().filter(|(recorded, _)| recorded == item).map(|(_, at)| *at).collect()
     }
 
     fn items(&self) -> Vec<String> {
-        self.turns.lock().iter().map(|(item, _)| item.clone()).collect()
+        self.reconciles.lock().iter().map(|(item, _)| item.clone()).collect()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loop_begins_without_what_few_decisions_need() {
-    let world = World::new();
-    let slowly = InjectedFault::DelayThen(Duration::from_secs(5), Box::new(InjectedFault::Pass));
-    world.faults.add(FaultRule::new(slowly).target("/configmaps?").times(1));
-    world.put("default/there", "red");
-    let knew = Arc::new(Mutex::new(Vec::new()));
-    let note = knew.clone();
+async fn loop_starts_without_a_deferred_kind() {
+    let cluster = TestCluster::new();
+    let slow = InjectedFault::DelayThen(Duration::from_secs(5), Box::new(InjectedFault::Pass));
+    cluster.faults.add(FaultRule::new(slow).target("/configmaps?").times(1));
+    cluster.put("default/there", "red");
+    let observed = Arc::new(Mutex::new(Vec::new()));
+    let record = observed.clone();
     let decide = move |view: &View<'_>, _: &Item| {
         let maps = view.store_if_synced::<ConfigMap>().map(|maps| maps.all().count());
-        note.lock().push(maps);
+        record.lock().push(maps);
         let mut plan = Plan::none();
         if maps.is_none() {
             plan.requeue_after(Duration::from_secs(1));
@@ -72,244 +72,247 @@ async fn a_loop_begins_without_what_few_decisions_need() {
         plan
     };
     let a_loop = Loop::deciding("test", decide)
-        .enqueue_on::<Namespace>(|change, _, wakes| wakes.add(&change.latest().meta.key))
+        .enqueue_on::<Namespace>(|change, _, enqueue| enqueue.add(&change.latest().meta.key))
         .starts_without::<ConfigMap>();
     let began = Instant::now();
-    let running = world.start(controller(a_loop)).await;
+    let running = cluster.start(controller(a_loop)).await;
     assert!(began.elapsed() < Duration::from_secs(1));
     wait(Duration::from_secs(10)).await;
-    let knew = knew.lock().clone();
-    assert_eq!(knew.first(), Some(&None), "not known is not the same as none");
-    assert_eq!(knew.last(), Some(&Some(1)));
+    let observed = observed.lock().clone();
+    assert_eq!(observed.first(), Some(&None), "not synced is not the same as empty");
+    assert_eq!(observed.last(), Some(&Some(1)));
     running.stop().await;
 }
 
 /// Proves RUN-80.
 #[tokio::test(start_paused = true)]
-async fn a_panic_ends_one_turn_of_one_item_and_is_tried_again() {
-    let world = World::new();
+async fn panic_ends_one_reconcile_of_one_item_and_is_retried() {
+    let cluster = TestCluster::new();
     for key in ["a/bad", "a/good", "b/good"] {
-        world.put(key, "red");
+        cluster.put(key, "red");
     }
-    let diary = Diary::new();
-    let notes = diary.clone();
+    let log = ReconcileLog::new();
+    let recording = log.clone();
     let a_loop = on_config_maps(move |_, item| {
-        let turn = notes.note(item);
-        assert!(item.name != "bad" || turn > 3, "a bug that shows for one object");
+        let attempt = recording.record(item);
+        assert!(item.name != "bad" || attempt > 3, "panics over one object");
         Box::pin(async { Ok(Requeue::Forget) })
     });
-    let running = world.start(controller(a_loop)).await;
+    let running = cluster.start(controller(a_loop)).await;
     wait(Duration::from_secs(10)).await;
-    assert_eq!(diary.times("a/bad").len(), 4, "tried again until it goes well");
-    assert_eq!(diary.times("a/bad")[1..], [5, 15, 35], "ever more slowly");
+    assert_eq!(log.times("a/bad").len(), 4, "retried until it succeeds");
+    assert_eq!(log.times("a/bad")[1..], [5, 15, 35], "with backoff");
     for good in ["a/good", "b/good"] {
-        assert_eq!(diary.times(good), [0], "not held up by it");
+        assert_eq!(log.times(good), [0], "not delayed by it");
     }
-    assert!(world.metric(r#"keleustes_sync_panics_total{controller="test"} 3"#));
-    assert_eq!(world.caches.unsynced(), [""; 0]);
+    assert!(cluster.metric(r#"keleustes_sync_panics_total{controller="test"} 3"#));
+    assert_eq!(cluster.caches.unsynced(), [""; 0]);
     running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn reading_what_was_not_declared_is_a_contained_panic() {
-    let world = World::new();
-    world.put("a/x", "red");
+async fn undeclared_read_is_a_contained_panic() {
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "red");
     let a_loop = Loop::deciding("test", |view, _| {
         let _ = view.all::<ServiceAccount>().count();
         Plan::none()
     });
-    let a_loop = a_loop.enqueue_on::<ConfigMap>(|change, _, wakes| wakes.add(&change.latest().meta.key));
-    let running = world.start(controller(a_loop)).await;
+    let a_loop = a_loop.enqueue_on::<ConfigMap>(|change, _, enqueue| enqueue.add(&change.latest().meta.key));
+    let running = cluster.start(controller(a_loop)).await;
     settle().await;
-    assert!(world.metric(r#"keleustes_sync_panics_total{controller="test"} 1"#));
+    assert!(cluster.metric(r#"keleustes_sync_panics_total{controller="test"} 1"#));
     running.stop().await;
 }
 
-/// Writing what was not declared ends the turn the same way, and nothing is sent.
+/// An undeclared write ends the reconcile the same way, and nothing is sent.
 #[tokio::test(start_paused = true)]
-async fn writing_what_was_not_declared_is_a_contained_panic() {
-    let world = World::new();
-    world.put("a/x", "red");
+async fn undeclared_write_is_a_contained_panic() {
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "red");
     let a_loop = Loop::deciding("test", |view, item| {
         view.get::<ConfigMap>(item).map_or_else(Plan::none, |map| Plan::of(Write::delete(&**map)))
     });
-    let a_loop = a_loop.enqueue_on::<ConfigMap>(|change, _, wakes| wakes.add(&change.latest().meta.key));
-    let running = world.start(Controller::new("test").with_loop(a_loop)).await;
+    let a_loop = a_loop.enqueue_on::<ConfigMap>(|change, _, enqueue| enqueue.add(&change.latest().meta.key));
+    let running = cluster.start(Controller::new("test").with_loop(a_loop)).await;
     settle().await;
-    assert!(world.metric(r#"keleustes_sync_panics_total{controller="test"} 1"#));
-    assert_eq!(world.writes(), []);
+    assert!(cluster.metric(r#"keleustes_sync_panics_total{controller="test"} 1"#));
+    assert_eq!(cluster.writes(), []);
     running.stop().await;
 }
 
-/// A list of a thousand objects has one that a wake-up panics over; all others wake their items.
+/// An event handler panics over one object of a list of 2,500; all others are enqueued.
 #[tokio::test(start_paused = true)]
-async fn a_wake_up_that_panics_over_one_object_loses_no_other() {
-    fn wake(change: &Change<ConfigMap>, _: &View<'_>, wakes: &mut Enqueue) {
+async fn event_handler_panic_over_one_object_loses_no_other() {
+    fn enqueue_key(change: &Change<ConfigMap>, _: &View<'_>, enqueue: &mut Enqueue) {
         let key = &change.latest().meta.key;
-        assert!(key.name != "n0500", "a bug that shows for one object");
-        wakes.add(key);
+        assert!(key.name != "n0500", "panics over one object");
+        enqueue.add(key);
     }
-    let world = World::new();
+    let cluster = TestCluster::new();
     for n in 0..2500 {
-        world.put(&format!("a/n{n:04}"), "red");
+        cluster.put(&format!("a/n{n:04}"), "red");
     }
-    let diary = Diary::new();
-    let notes = diary.clone();
-    let act = act(move |_, item| {
-        notes.note(item);
+    let log = ReconcileLog::new();
+    let recording = log.clone();
+    let reconcile_with = reconcile_with(move |_, item| {
+        recording.record(item);
         Box::pin(async { Ok(Requeue::Forget) })
     });
-    let running = world.start(controller(Loop::reconciling("test", act).enqueue_on::<ConfigMap>(wake))).await;
+    let running = cluster
+        .start(controller(Loop::reconciling("test", reconcile_with).enqueue_on::<ConfigMap>(enqueue_key)))
+        .await;
     settle().await;
-    assert_eq!(diary.items().len(), 2499);
-    assert!(world.metric(r#"keleustes_sync_panics_total{controller="test"} 1"#));
-    world.put("a/n0501", "blue");
+    assert_eq!(log.items().len(), 2499);
+    assert!(cluster.metric(r#"keleustes_sync_panics_total{controller="test"} 1"#));
+    cluster.put("a/n0501", "blue");
     settle().await;
-    assert_eq!(diary.items().len(), 2500, "and it goes on hearing");
+    assert_eq!(log.items().len(), 2500, "and it still receives changes");
     running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_item_is_dropped_after_its_retries_until_something_changes() {
-    let world = World::new();
-    world.put("a/x", "red");
-    let diary = Diary::new();
-    let notes = diary.clone();
+async fn failing_item_is_dropped_at_the_retry_limit_until_a_change() {
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "red");
+    let log = ReconcileLog::new();
+    let recording = log.clone();
     let a_loop = on_config_maps(move |_, item| {
-        notes.note(item);
-        Box::pin(async { Err(ReconcileError::because("it never works")) })
+        recording.record(item);
+        Box::pin(async { Err(ReconcileError::because("it always fails")) })
     });
-    let running = world.start(controller(a_loop.max_retries(3))).await;
+    let running = cluster.start(controller(a_loop.max_retries(3))).await;
     wait(Duration::from_secs(3600)).await;
-    assert_eq!(diary.times("a/x").len(), 4, "the first try and three more");
-    world.put("a/x", "blue");
+    assert_eq!(log.times("a/x").len(), 4, "the first try and three retries");
+    cluster.put("a/x", "blue");
     wait(Duration::from_secs(3600)).await;
-    assert_eq!(diary.times("a/x").len(), 8, "a change gives it all its retries back");
-    assert!(world.metric(r#"workqueue_retries_total{name="test"} 6"#));
+    assert_eq!(log.times("a/x").len(), 8, "a change resets its retries");
+    assert!(cluster.metric(r#"workqueue_retries_total{name="test"} 6"#));
     running.stop().await;
 }
 
-/// When an item was tried that may fail three times more by its own fault, and of whose turns some meet an outage.
-async fn tries_in(meets_outage: fn(usize) -> bool) -> Vec<u128> {
-    let world = World::new();
-    world.put("a/x", "red");
-    let diary = Diary::new();
-    let notes = diary.clone();
+/// When an item with three retries was reconciled, of whose reconciles some meet an API server outage.
+async fn times_with_outages(meets_outage: fn(usize) -> bool) -> Vec<u128> {
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "red");
+    let log = ReconcileLog::new();
+    let recording = log.clone();
     let a_loop = on_config_maps(move |_, item| {
-        let outage = ApiError::transport(ErrorReason::ConnectionRefused, "nobody there");
-        let retry = if meets_outage(notes.note(item)) {
+        let outage = ApiError::transport(ErrorReason::ConnectionRefused, "connection refused");
+        let retry = if meets_outage(recording.record(item)) {
             ReconcileError::from_api_error(&outage, "an outage")
         } else {
-            ReconcileError::because("its own fault")
+            ReconcileError::because("not an outage")
         };
         Box::pin(async { Err(retry) })
     });
-    let running = world.start(controller(a_loop.max_retries(3))).await;
+    let running = cluster.start(controller(a_loop.max_retries(3))).await;
     wait(Duration::from_secs(3600)).await;
     running.stop().await;
-    diary.times("a/x")
+    log.times("a/x")
 }
 
-/// The original gives up in an outage that lasts longer than the retries do, and nothing tells it later.
+/// The original drops the key in an outage that lasts longer than its retries, and nothing enqueues it later.
 #[tokio::test(start_paused = true)]
-async fn an_outage_uses_up_no_retries() {
-    let tries = tries_in(|turn| turn <= 10).await;
-    assert_eq!(tries.len(), 14, "ten in the outage, the first after it and three more");
+async fn outage_uses_up_no_retries() {
+    let times = times_with_outages(|attempt| attempt <= 10).await;
+    assert_eq!(times.len(), 14, "ten in the outage, the first after it and three retries");
 }
 
-/// An item that meets now an outage and now a refusal still waits longer from try to try.
+/// The backoff of an item that alternates between outages and other failures still grows.
 #[tokio::test(start_paused = true)]
-async fn outages_between_failures_do_not_make_waits_short_again() {
-    let tries = tries_in(|turn| turn.is_multiple_of(2)).await;
-    let gaps: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    for (gap, wanted) in gaps.iter().zip([5, 10, 20, 40, 80, 160]) {
-        assert!((wanted..=wanted + 2).contains(gap), "{gaps:?}");
+async fn outages_between_failures_do_not_reset_the_backoff() {
+    let times = times_with_outages(|attempt| attempt.is_multiple_of(2)).await;
+    let intervals: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    for (interval, wanted) in intervals.iter().zip([5, 10, 20, 40, 80, 160]) {
+        assert!((wanted..=wanted + 2).contains(interval), "{intervals:?}");
     }
-    assert_eq!(gaps.len(), 6, "three outages, the first try and three more");
+    assert_eq!(intervals.len(), 6, "three outages, the first try and three retries");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revisit_comes_at_its_time_and_success_forgets_failures() {
-    let world = World::new();
-    world.put("a/x", "red");
-    let diary = Diary::new();
-    let notes = diary.clone();
+async fn requeue_after_is_honoured_and_success_resets_the_backoff() {
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "red");
+    let log = ReconcileLog::new();
+    let recording = log.clone();
     let a_loop = on_config_maps(move |_, item| {
-        let turn = notes.note(item);
+        let attempt = recording.record(item);
         Box::pin(async move {
-            match turn {
+            match attempt {
                 2 | 4 => Err(ReconcileError::because("not yet")),
                 6 => Ok(Requeue::Forget),
                 _ => Ok(Requeue::After(Duration::from_secs(10))),
             }
         })
     });
-    let running = world.start(controller(a_loop)).await;
+    let running = cluster.start(controller(a_loop)).await;
     wait(Duration::from_secs(3600)).await;
-    let times = diary.times("a/x");
-    let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let times = log.times("a/x");
+    let intervals: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let wanted = [10_000, 5, 10_000, 5, 10_000];
-    for (gap, wanted) in gaps.iter().zip(wanted) {
-        assert!((wanted..=wanted + 2).contains(gap), "{gaps:?}");
+    for (interval, wanted) in intervals.iter().zip(wanted) {
+        assert!((wanted..=wanted + 2).contains(interval), "{intervals:?}");
     }
-    assert_eq!(gaps.len(), 5, "and then no more");
+    assert_eq!(intervals.len(), 5, "and then no more");
     running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_for_calm_gets_it() {
-    let world = World::new();
-    world.server.seed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}})).unwrap();
-    let id =
-        world.faults.add(FaultRule::new(InjectedFault::too_many_requests(30)).method(Method::POST).times(1));
+async fn retry_after_of_the_server_is_honoured() {
+    let cluster = TestCluster::new();
+    cluster.server.seed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}})).unwrap();
+    let id = cluster
+        .faults
+        .add(FaultRule::new(InjectedFault::too_many_requests(30)).method(Method::POST).times(1));
     let a_loop = Loop::deciding("test", |view, item| {
-        let key = Key::namespaced("a", "made");
-        let body = json!({"metadata": {"name": "made"}});
+        let key = Key::namespaced("a", "created");
+        let body = json!({"metadata": {"name": "created"}});
         let wanted = item.name == "a" && view.get::<ConfigMap>(&key).is_none();
         if wanted { Plan::of(Write::create::<ConfigMap>(key, body)) } else { Plan::none() }
     });
     let a_loop = a_loop
-        .enqueue_on::<Namespace>(|change, _, wakes| wakes.add(&change.latest().meta.key))
+        .enqueue_on::<Namespace>(|change, _, enqueue| enqueue.add(&change.latest().meta.key))
         .reads::<ConfigMap>();
-    let running = world.start(controller(a_loop)).await;
+    let running = cluster.start(controller(a_loop)).await;
     wait(Duration::from_millis(29_900)).await;
-    assert_eq!((world.faults.hits(id), world.writes().len()), (1, 0));
+    assert_eq!((cluster.faults.hits(id), cluster.writes().len()), (1, 0));
     wait(Duration::from_secs(1)).await;
-    assert_eq!(world.writes().len(), 1);
+    assert_eq!(cluster.writes().len(), 1);
     running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_start_replays_what_is_there() {
-    let world = World::new();
-    world.filled::<ConfigMap>().await;
+async fn late_start_enqueues_existing_objects() {
+    let cluster = TestCluster::new();
+    cluster.synced_cache::<ConfigMap>().await;
     for key in ["a/x", "a/y"] {
-        world.put(key, "red");
+        cluster.put(key, "red");
     }
-    world.remove("a/x");
+    cluster.remove("a/x");
     settle().await;
-    let diary = Diary::new();
-    let notes = diary.clone();
+    let log = ReconcileLog::new();
+    let recording = log.clone();
     let a_loop = on_config_maps(move |_, item| {
-        notes.note(item);
+        recording.record(item);
         Box::pin(async { Ok(Requeue::Forget) })
     });
-    let running = world.start(controller(a_loop)).await;
+    let running = cluster.start(controller(a_loop)).await;
     settle().await;
-    assert_eq!(diary.items(), ["a/y"]);
+    assert_eq!(log.items(), ["a/y"]);
     running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_ends_work_under_way_in_order_and_takes_up_no_more() {
-    let world = World::new();
+async fn stop_waits_for_running_reconciles_and_starts_no_more() {
+    let cluster = TestCluster::new();
     for n in 0..10 {
-        world.put(&format!("a/n{n}"), "red");
+        cluster.put(&format!("a/n{n}"), "red");
     }
-    let (diary, ended) = (Diary::new(), Arc::new(AtomicUsize::new(0)));
-    let (notes, counter) = (diary.clone(), ended.clone());
+    let (log, ended) = (ReconcileLog::new(), Arc::new(AtomicUsize::new(0)));
+    let (recording, counter) = (log.clone(), ended.clone());
     let a_loop = on_config_maps(move |_, item| {
-        notes.note(item);
+        recording.record(item);
         let ended = counter.clone();
         Box::pin(async move {
             wait(Duration::from_secs(60)).await;
@@ -317,24 +320,24 @@ async fn stopping_ends_work_under_way_in_order_and_takes_up_no_more() {
             Ok(Requeue::After(Duration::from_secs(1)))
         })
     });
-    let running = world.start(controller(a_loop.workers(2))).await;
+    let running = cluster.start(controller(a_loop.workers(2))).await;
     wait(Duration::from_secs(10)).await;
     let began = Instant::now();
     running.stop().await;
-    assert_eq!(began.elapsed().as_secs(), 50, "as long as the work under way took");
-    assert_eq!(ended.load(Ordering::Relaxed), 2, "nothing was cut off");
-    world.put("a/late", "red");
+    assert_eq!(began.elapsed().as_secs(), 50, "as long as the running reconciles took");
+    assert_eq!(ended.load(Ordering::Relaxed), 2, "no reconcile was aborted");
+    cluster.put("a/late", "red");
     wait(Duration::from_secs(600)).await;
-    assert_eq!(diary.items().len(), 2, "eight were queued, one came late; none was taken up");
-    assert!(world.metric(r#"workqueue_unfinished_work_seconds{name="test"} 0"#), "the queue is gone");
+    assert_eq!(log.items().len(), 2, "eight were queued, one came late; none was reconciled");
+    assert!(cluster.metric(r#"workqueue_unfinished_work_seconds{name="test"} 0"#), "the queue is dropped");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_is_never_with_two_workers() {
-    let world = World::new();
-    let under_way = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
-    let (most, turns) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (busy, peak, counter) = (under_way.clone(), most.clone(), turns.clone());
+async fn item_is_never_reconciled_by_two_workers() {
+    let cluster = TestCluster::new();
+    let running = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
+    let (most, reconciles) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (busy, peak, counter) = (running.clone(), most.clone(), reconciles.clone());
     let a_loop = on_config_maps(move |_, item| {
         let (busy, peak, item) = (busy.clone(), peak.clone(), item.to_string());
         counter.fetch_add(1, Ordering::Relaxed);
@@ -342,7 +345,7 @@ async fn an_item_is_never_with_two_workers() {
             let now = {
                 let mut busy = busy.lock();
                 *busy.entry(item.clone()).or_default() += 1;
-                assert_eq!(busy[&item], 1, "{item} is worked on twice at once");
+                assert_eq!(busy[&item], 1, "{item} is reconciled twice at once");
                 busy.values().sum()
             };
             peak.fetch_max(now, Ordering::Relaxed);
@@ -351,68 +354,68 @@ async fn an_item_is_never_with_two_workers() {
             Ok(Requeue::Forget)
         })
     });
-    let running = world.start(controller(a_loop.workers(8))).await;
+    let running = cluster.start(controller(a_loop.workers(8))).await;
     for round in 0..50 {
         for n in 0..3 {
-            world.put(&format!("a/n{n}"), &round.to_string());
+            cluster.put(&format!("a/n{n}"), &round.to_string());
         }
         wait(Duration::from_millis(20)).await;
     }
     wait(Duration::from_secs(1)).await;
-    assert_eq!(most.load(Ordering::Relaxed), 3, "different items go side by side");
-    assert!(!world.metrics.text().contains("keleustes_sync_panics_total{"));
-    assert!(turns.load(Ordering::Relaxed) >= 3 * 14, "changes during a turn lead to another one");
+    assert_eq!(most.load(Ordering::Relaxed), 3, "different items are reconciled in parallel");
+    assert!(!cluster.metrics.text().contains("keleustes_sync_panics_total{"));
+    assert!(reconciles.load(Ordering::Relaxed) >= 3 * 14, "changes during a reconcile lead to another one");
     running.stop().await;
 }
 
-/// A change that comes while its item is being worked on is not lost.
+/// A change during a reconcile of its item is not lost.
 #[tokio::test(start_paused = true)]
-async fn the_last_state_is_always_looked_at() {
-    let world = World::new();
-    world.put("a/x", "first");
-    let (go_on, seen) = (Arc::new(Notify::new()), Arc::new(Mutex::new(Vec::new())));
-    let (signal, notes) = (go_on.clone(), seen.clone());
+async fn last_state_is_always_reconciled() {
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "first");
+    let (proceed, colours) = (Arc::new(Notify::new()), Arc::new(Mutex::new(Vec::new())));
+    let (signal, recording) = (proceed.clone(), colours.clone());
     let a_loop = on_config_maps(move |cx, item| {
         let colour = cx.gather(|view| view.get::<ConfigMap>(item).map(|map| map.colour.clone()));
-        notes.lock().push(colour.unwrap_or_default());
+        recording.lock().push(colour.unwrap_or_default());
         let signal = signal.clone();
         Box::pin(async move {
             signal.notified().await;
             Ok(Requeue::Forget)
         })
     });
-    let running = world.start(controller(a_loop)).await;
+    let running = cluster.start(controller(a_loop)).await;
     settle().await;
-    world.put("a/x", "second");
-    world.put("a/x", "third");
+    cluster.put("a/x", "second");
+    cluster.put("a/x", "third");
     settle().await;
-    go_on.notify_one();
+    proceed.notify_one();
     settle().await;
-    go_on.notify_one();
+    proceed.notify_one();
     settle().await;
-    assert_eq!(*seen.lock(), ["first", "third"]);
+    assert_eq!(*colours.lock(), ["first", "third"]);
     running.stop().await;
 }
 
-/// Two loops look at the same two kinds, declared the other way round, while both kinds change. With
-/// tables locked in the order of declaration this ends in a standstill within moments.
+/// Two loops read the same two kinds, declared in different order, while both kinds change. If stores were
+/// locked in the order of declaration, this would deadlock within moments.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn loops_that_read_the_same_kinds_in_any_order_never_wait_for_each_other() {
+async fn loops_that_read_the_same_kinds_in_any_order_never_deadlock() {
     fn decide(view: &View<'_>, _: &Item) -> Plan {
         assert!(view.all::<ConfigMap>().count() + view.all::<ServiceAccount>().count() > 0);
         Plan::none()
     }
-    let world = World::around(ApiServer::default(), None);
+    let cluster = TestCluster::on_server(ApiServer::default(), None);
     let one = Loop::deciding("one", decide)
-        .enqueue_on::<ConfigMap>(|change, _, wakes| wakes.add(&change.latest().meta.key))
-        .enqueue_on::<ServiceAccount>(|change, _, wakes| wakes.add(&change.latest().meta.key))
+        .enqueue_on::<ConfigMap>(|change, _, enqueue| enqueue.add(&change.latest().meta.key))
+        .enqueue_on::<ServiceAccount>(|change, _, enqueue| enqueue.add(&change.latest().meta.key))
         .workers(4);
     let two = Loop::deciding("two", decide)
-        .enqueue_on::<ServiceAccount>(|change, _, wakes| wakes.add(&change.latest().meta.key))
-        .enqueue_on::<ConfigMap>(|change, _, wakes| wakes.add(&change.latest().meta.key))
+        .enqueue_on::<ServiceAccount>(|change, _, enqueue| enqueue.add(&change.latest().meta.key))
+        .enqueue_on::<ConfigMap>(|change, _, enqueue| enqueue.add(&change.latest().meta.key))
         .workers(4);
-    let running = world.start(Controller::new("test").with_loop(one).with_loop(two)).await;
-    let server = &world.server;
+    let running = cluster.start(Controller::new("test").with_loop(one).with_loop(two)).await;
+    let server = &cluster.server;
     let writers = (0..4).map(|writer| {
         let server = server.clone();
         tokio::task::spawn_blocking(move || {
@@ -425,16 +428,16 @@ async fn loops_that_read_the_same_kinds_in_any_order_never_wait_for_each_other()
         })
     });
     let written = tokio::time::timeout(Duration::from_secs(60), join_all(writers));
-    written.await.expect("the server takes writes");
+    written.await.expect("the server accepts writes");
     let version = server.resource_version().to_string();
     let caught_up = async {
-        let cache = world.filled::<ServiceAccount>().await;
+        let cache = cluster.synced_cache::<ServiceAccount>().await;
         while cache.resource_version().to_string() != version {
             server.send_bookmarks();
             wait(Duration::from_millis(5)).await;
         }
         running.stop().await;
     };
-    tokio::time::timeout(Duration::from_secs(60), caught_up).await.expect("nobody waits for ever");
-    assert!(!world.metrics.text().contains("keleustes_sync_panics_total{"));
+    tokio::time::timeout(Duration::from_secs(60), caught_up).await.expect("no deadlock");
+    assert!(!cluster.metrics.text().contains("keleustes_sync_panics_total{"));
 }

@@ -1,18 +1,18 @@
-//! Controllers at work in the embedded world: what caches, gate, executor and loops promise together.
+//! Controllers on the embedded API server: how caches, gate, executor and loops work together.
 #![allow(clippy::unwrap_used, reason = "in a test, a failed assumption is a failed test")]
 
 mod caches;
-mod dynamic;
-mod evictions;
+mod dynamic_resources;
 mod executor;
 mod faults;
-mod garbage;
+mod garbage_collector;
 mod gate;
 mod loops;
 mod metadata;
 mod monitors;
 mod namespaces;
 mod outages;
-mod pace;
-mod words;
-mod world;
+mod plan_features;
+mod status_coalescing;
+mod taint_eviction;
+mod test_cluster;

@@ -1,4 +1,4 @@
-//! Caches of bare metadata: nothing else is asked for, sent or kept.
+//! Metadata-only caches: nothing else is requested, received or kept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use keleustes_runtime::caches::EventHandler;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::world::{ConfigMap, Notebook, World, settle, wait};
+use crate::test_cluster::{ChangeLog, ConfigMap, TestCluster, settle, wait};
 
-/// Keeps the names and labels of what it is told of.
+/// Records the names and labels of changed objects.
 #[derive(Default)]
-struct Names(Mutex<Vec<String>>);
+struct RecordingHandler(Mutex<Vec<String>>);
 
-impl EventHandler for Names {
+impl EventHandler for RecordingHandler {
     fn on_changes(&self, changes: &[AnyChange]) {
         for new in changes.iter().filter_map(|change| change.new.clone()) {
             let partial = new.into_any().downcast::<PartialObjectMeta>().expect("metadata and nothing else");
@@ -26,74 +26,79 @@ impl EventHandler for Names {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_metadata_travels_and_is_kept() {
+async fn only_metadata_is_received_and_kept() {
     for (resource, kind) in [
         (Resource::namespaced("", "v1", "configmaps", "ConfigMap"), "ConfigMap"),
         (Resource::namespaced("", "v1", "secrets", "Secret"), "Secret"),
     ] {
-        let world = World::new();
+        let cluster = TestCluster::new();
         let object = |name: &str, tier: &str| {
             json!({"apiVersion": "v1", "kind": kind, "metadata": {"namespace": "a", "name": name,
                 "labels": {"tier": tier}}, "data": {"content": "aHVudGVyMg=="}})
         };
-        world.server.seed(object("x", "front")).unwrap();
+        cluster.server.seed(object("x", "front")).unwrap();
         let plural = resource.plural.to_string();
-        let cache = world.caches.cache(&KindEntry::metadata_of(resource));
-        let names = Arc::new(Names::default());
-        cache.add_event_handler(names.clone());
+        let cache = cluster.caches.cache(&KindEntry::metadata_of(resource));
+        let recorded = Arc::new(RecordingHandler::default());
+        cache.add_event_handler(recorded.clone());
         cache.wait_for_sync().await;
-        world.server.seed(object("y", "back")).unwrap();
-        world.server.seed(object("x", "middle")).unwrap();
+        cluster.server.seed(object("y", "back")).unwrap();
+        cluster.server.seed(object("x", "middle")).unwrap();
         settle().await;
-        world.server.compact();
-        world.server.expire_watches();
-        world.server.remove(&plural, "a", "y");
+        cluster.server.compact();
+        cluster.server.expire_watches();
+        cluster.server.remove(&plural, "a", "y");
         wait(Duration::from_secs(120)).await;
-        assert_eq!(*names.0.lock(), ["a/x front", "a/y back", "a/x middle"]);
+        assert_eq!(*recorded.0.lock(), ["a/x front", "a/y back", "a/x middle"]);
         assert_eq!(cache.len(), 1);
 
-        let asked = world.tap.accepts.lock().clone();
-        assert!(asked.len() >= 2 && asked.iter().all(|accept| accept.contains("as=PartialObjectMetadata")));
-        let received: Vec<u8> = world.tap.received.lock().concat();
+        let accepts = cluster.tap.accepts.lock().clone();
+        assert!(
+            accepts.len() >= 2 && accepts.iter().all(|accept| accept.contains("as=PartialObjectMetadata"))
+        );
+        let received: Vec<u8> = cluster.tap.received.lock().concat();
         let received = String::from_utf8(received).unwrap();
         assert!(received.contains("PartialObjectMetadata") && received.contains(r#""tier":"front""#));
-        assert!(!received.contains("aHVudGVyMg"), "the content never left the server");
-        assert!(!world.metrics.text().contains("informer_store_resource_version{"), "whole objects only");
+        assert!(!received.contains("aHVudGVyMg"), "the server never sent the content");
+        assert!(
+            !cluster.metrics.text().contains("informer_store_resource_version{"),
+            "only for caches of full objects"
+        );
     }
 }
 
-/// A paged list asks for partial objects, too.
+/// A paged list requests partial objects, too.
 #[tokio::test(start_paused = true)]
-async fn only_metadata_travels_where_streaming_lists_are_refused() {
-    let world = World::new();
+async fn only_metadata_is_received_where_streaming_lists_are_refused() {
+    let cluster = TestCluster::new();
     let refused =
         keleustes_apiserver::InjectedFault::status(422, "Invalid", "sendInitialEvents is forbidden");
-    world.faults.add(keleustes_apiserver::FaultRule::new(refused).target("sendInitialEvents"));
-    world.put("a/x", "very-red");
-    let cache = world.caches.cache(&KindEntry::metadata_of(ConfigMap::RESOURCE));
+    cluster.faults.add(keleustes_apiserver::FaultRule::new(refused).target("sendInitialEvents"));
+    cluster.put("a/x", "very-red");
+    let cache = cluster.caches.cache(&KindEntry::metadata_of(ConfigMap::RESOURCE));
     cache.wait_for_sync().await;
-    world.put("a/y", "very-red");
+    cluster.put("a/y", "very-red");
     settle().await;
     assert_eq!(cache.len(), 2);
-    let received = world.tap.received.lock().concat();
+    let received = cluster.tap.received.lock().concat();
     let received = String::from_utf8(received).unwrap();
     assert!(received.contains("PartialObjectMetadataList") && !received.contains("very-red"));
 }
 
-/// Whole objects and bare metadata of one resource are two caches.
+/// Full objects and metadata of one resource are two caches.
 /// Proves RUN-44.
 #[tokio::test(start_paused = true)]
-async fn whole_objects_and_metadata_do_not_mix() {
-    let world = World::new();
-    world.put("a/x", "red");
-    let whole = world.filled::<ConfigMap>().await;
-    let bare = world.caches.cache(&KindEntry::metadata_of(ConfigMap::RESOURCE));
-    bare.wait_for_sync().await;
-    assert!(!Arc::ptr_eq(&whole, &bare));
-    let again = world.caches.cache(&KindEntry::metadata_of(ConfigMap::RESOURCE));
-    assert!(Arc::ptr_eq(&again, &bare));
-    let (one, two) = (Notebook::at(&whole), Notebook::at(&bare));
-    world.put("a/y", "red");
+async fn full_objects_and_metadata_are_separate_caches() {
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "red");
+    let full = cluster.synced_cache::<ConfigMap>().await;
+    let metadata = cluster.caches.cache(&KindEntry::metadata_of(ConfigMap::RESOURCE));
+    metadata.wait_for_sync().await;
+    assert!(!Arc::ptr_eq(&full, &metadata));
+    let again = cluster.caches.cache(&KindEntry::metadata_of(ConfigMap::RESOURCE));
+    assert!(Arc::ptr_eq(&again, &metadata));
+    let (one, two) = (ChangeLog::at(&full), ChangeLog::at(&metadata));
+    cluster.put("a/y", "red");
     settle().await;
     assert_eq!(
         (one.take(), two.take()),

@@ -1,4 +1,4 @@
-//! What reaches the API, and what the log says of the rest.
+//! Which events are written, and how the rest is logged.
 
 use std::io;
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use super::*;
 
 const COLLECTION: &str = "/api/v1/namespaces/shop/events";
 
-/// The embedded API server, what goes wrong on the way to it, and what it was asked.
+/// The embedded API server, faults in front of it, and the requests that were sent.
 #[derive(Clone)]
 struct Api {
     server: ApiServer,
     faults: Faults,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<SentRequest>>>,
 }
 
-/// One request as it was sent, whatever became of it.
+/// One request as it was sent, whatever its result.
 #[derive(Clone, Debug, PartialEq)]
-struct Asked {
+struct SentRequest {
     method: Method,
     path: String,
     content_type: String,
@@ -45,10 +45,10 @@ impl Api {
         let server = ApiServer::builder().seed(1).build();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
         server.seed(namespace).unwrap();
-        Self { server, faults: Faults::new(), asked: Arc::default() }
+        Self { server, faults: Faults::new(), requests: Arc::default() }
     }
 
-    /// An API of which the first requests go wrong in these ways, one after the other.
+    /// An API whose first requests fail with these faults, one after the other.
     fn with(faults: impl IntoIterator<Item = Fault>) -> Self {
         let api = Self::new();
         for fault in faults {
@@ -58,13 +58,13 @@ impl Api {
     }
 
     fn client(&self) -> Client {
-        let (asked, faulty) = (self.asked.clone(), self.faults.layer(self.server.clone()));
+        let (requests, faulty) = (self.requests.clone(), self.faults.layer(self.server.clone()));
         let service = tower::service_fn(move |request: Request<Body>| {
-            let (asked, faulty) = (asked.clone(), faulty.clone());
+            let (requests, faulty) = (requests.clone(), faulty.clone());
             async move {
                 let (head, body) = request.into_parts();
                 let body = body.collect_bytes().await?;
-                asked.lock().push(Asked {
+                requests.lock().push(SentRequest {
                     method: head.method.clone(),
                     path: head.uri.path_and_query().unwrap().to_string(),
                     content_type: head.headers["content-type"].to_str().unwrap().to_owned(),
@@ -78,23 +78,23 @@ impl Api {
         Client::new(retry.layer(transport(service)), "default")
     }
 
-    fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().clone()
+    fn requests(&self) -> Vec<SentRequest> {
+        self.requests.lock().clone()
     }
 
     fn messages(&self) -> Vec<String> {
-        let text_of = |asked: Asked| asked.body["message"].as_str().unwrap().to_owned();
-        self.asked().into_iter().map(text_of).collect()
+        let text_of = |requests: SentRequest| requests.body["message"].as_str().unwrap().to_owned();
+        self.requests().into_iter().map(text_of).collect()
     }
 
-    /// Count and message of each event that is stored.
+    /// Count and message of each stored event.
     fn stored(&self) -> Vec<(u64, String)> {
         let events = self.server.objects("events");
-        let told = |event: &Arc<Value>| {
+        let count_and_message = |event: &Arc<Value>| {
             let message = event["message"].as_str().unwrap().to_owned();
             (event["count"].as_u64().unwrap(), message)
         };
-        events.iter().map(told).collect()
+        events.iter().map(count_and_message).collect()
     }
 }
 
@@ -125,18 +125,18 @@ fn seeded(api: &Api, seed: u64) -> Pipeline {
 }
 
 impl Pipeline {
-    fn warns(&self, message: &str) {
+    fn warn(&self, message: &str) {
         self.recorder.record(PlannedEvent::warning(pod(), "Failed", message));
     }
 
-    /// Waits until all is written.
+    /// Waits until everything is written.
     async fn finish(self) {
         drop(self.recorder);
         self.writer.await.unwrap();
     }
 }
 
-/// The level of each line about a refused event.
+/// The log level of each line about a rejected event.
 fn rejections(log: &TestLog) -> Vec<String> {
     let lines = log.lines(&["Server rejected event (will not retry!)"]);
     let level = |line: &String| line.split_whitespace().next().unwrap().to_owned();
@@ -145,19 +145,19 @@ fn rejections(log: &TestLog) -> Vec<String> {
 
 /// Proves EVT-1, EVT-2, EVT-45, EVT-70, EVT-81.
 #[tokio::test(start_paused = true)]
-async fn the_first_is_posted_and_repetitions_are_patched() {
+async fn first_event_is_created_and_repetitions_are_patched() {
     let api = Api::new();
     let pipeline = pipeline(&api);
-    let mut note = PlannedEvent::warning(pod(), "Failed", "no");
-    note.annotations.insert("a".to_owned(), "b".to_owned());
-    pipeline.recorder.record(note);
+    let mut event = PlannedEvent::warning(pod(), "Failed", "no");
+    event.annotations.insert("a".to_owned(), "b".to_owned());
+    pipeline.recorder.record(event);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let later = InvolvedObject { resource_version: ResourceVersion::from("99"), ..pod() };
     pipeline.recorder.record(PlannedEvent::warning(later, "Failed", "no"));
     pipeline.finish().await;
 
-    let [first, second] = &api.asked()[..] else {
-        panic!("{:?}", api.asked());
+    let [first, second] = &api.requests()[..] else {
+        panic!("{:?}", api.requests());
     };
     assert_eq!((&first.method, first.path.as_str()), (&Method::POST, COLLECTION));
     assert_eq!(first.content_type, "application/json");
@@ -174,22 +174,23 @@ async fn the_first_is_posted_and_repetitions_are_patched() {
     assert_eq!(stored["firstTimestamp"], "2026-11-15T09:00:01Z");
 }
 
-/// When each request was sent, in seconds, and the count that it told of.
+/// When each request was sent, in seconds, and its count.
 fn counts(api: &Api, began: Instant) -> Vec<(u64, u64)> {
-    let told = |asked: Asked| ((asked.at - began).as_secs(), asked.body["count"].as_u64().unwrap());
-    api.asked().into_iter().map(told).collect()
+    let count_and_message =
+        |requests: SentRequest| ((requests.at - began).as_secs(), requests.body["count"].as_u64().unwrap());
+    api.requests().into_iter().map(count_and_message).collect()
 }
 
 /// Proves EVT-23.
 #[tokio::test(start_paused = true)]
-async fn of_repetitions_within_a_second_only_the_last_is_written() {
+async fn only_the_last_of_repetitions_within_a_second_is_written() {
     let api = Api::new();
     let (pipeline, began) = (pipeline(&api), Instant::now());
     for _ in 0..10 {
-        pipeline.warns("no");
+        pipeline.warn("no");
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    assert_eq!(counts(&api, began), [(0, 1), (1, 5), (2, 9)], "a row of them does not wait for its end");
+    assert_eq!(counts(&api, began), [(0, 1), (1, 5), (2, 9)], "a series is written every second");
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(counts(&api, began)[3..], [(3, 10)]);
     assert_eq!(api.stored(), [(10, "no".to_owned())]);
@@ -197,71 +198,71 @@ async fn of_repetitions_within_a_second_only_the_last_is_written() {
 
 /// Proves EVT-23.
 #[tokio::test(start_paused = true)]
-async fn what_is_new_does_not_wait_for_repetitions_nor_they_for_it() {
+async fn new_events_and_repetitions_do_not_delay_each_other() {
     let api = Api::new();
     let (pipeline, began) = (pipeline(&api), Instant::now());
-    let note = |object: usize| {
+    let event = |object: usize| {
         let object = InvolvedObject { name: format!("pod-{object}"), ..pod() };
         PlannedEvent::warning(object, "Failed", "no")
     };
-    pipeline.recorder.record(note(0));
-    pipeline.recorder.record(note(0));
+    pipeline.recorder.record(event(0));
+    pipeline.recorder.record(event(0));
     for object in 1..=30 {
-        pipeline.recorder.record(note(object));
+        pipeline.recorder.record(event(object));
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let repetition = api.asked().iter().position(|asked| asked.method == Method::PATCH).unwrap();
+    let repetition = api.requests().iter().position(|requests| requests.method == Method::PATCH).unwrap();
     assert_eq!(counts(&api, began)[repetition], (1, 2));
     assert!((10..=12).contains(&repetition), "{repetition}");
-    assert_eq!(api.asked().len(), 32);
+    assert_eq!(api.requests().len(), 32);
 }
 
 /// Proves EVT-45, EVT-80.
 #[tokio::test(start_paused = true)]
-async fn an_event_that_the_api_has_forgotten_is_made_anew() {
+async fn expired_event_is_created_again() {
     let api = Api::new();
     let pipeline = pipeline(&api);
-    pipeline.warns("no");
+    pipeline.warn("no");
     tokio::time::sleep(Duration::from_secs(7200)).await;
-    let name = api.asked()[0].body["metadata"]["name"].as_str().unwrap().to_owned();
+    let name = api.requests()[0].body["metadata"]["name"].as_str().unwrap().to_owned();
     assert!(api.server.remove("events", "shop", &name));
-    pipeline.warns("no");
+    pipeline.warn("no");
     tokio::time::sleep(Duration::from_secs(2)).await;
-    pipeline.warns("no");
+    pipeline.warn("no");
     pipeline.finish().await;
 
-    let asked = api.asked();
-    let methods: Vec<_> = asked.iter().map(|asked| asked.method.as_str()).collect();
+    let requests = api.requests();
+    let methods: Vec<_> = requests.iter().map(|requests| requests.method.as_str()).collect();
     assert_eq!(methods, ["POST", "PATCH", "POST", "PATCH"]);
-    let (first, again) = (&asked[0].body, &asked[2].body);
-    assert_eq!(asked[2].path, COLLECTION);
+    let (first, again) = (&requests[0].body, &requests[2].body);
+    assert_eq!(requests[2].path, COLLECTION);
     assert_eq!(again["metadata"], first["metadata"], "the old name, and no resourceVersion");
     assert_eq!(again["firstTimestamp"], first["firstTimestamp"]);
-    assert_eq!(again["lastTimestamp"], "2026-11-15T11:00:01Z", "when it happened, not when it was told");
+    assert_eq!(again["lastTimestamp"], "2026-11-15T11:00:01Z", "when it occurred, not when it was written");
     assert_eq!(again["count"], 2);
-    assert_eq!(asked[3].body["count"], 3);
+    assert_eq!(requests[3].body["count"], 3);
     assert_eq!(api.stored(), [(3, "no".to_owned())]);
 }
 
 /// Proves EVT-46.
 #[tokio::test(start_paused = true)]
-async fn the_answer_of_the_api_tells_what_to_patch_next() {
+async fn response_determines_name_and_count_of_the_next_patch() {
     let answer =
         json!({"metadata": {"name": "renamed"}, "count": 4, "firstTimestamp": "2026-01-01T00:00:00Z"});
     let body = answer.to_string().into();
     let api = Api::with([Fault::RawBody { code: 201, body }]);
     let pipeline = pipeline(&api);
-    pipeline.warns("no");
-    pipeline.warns("no");
+    pipeline.warn("no");
+    pipeline.warn("no");
     pipeline.finish().await;
-    let next = &api.asked()[1];
+    let next = &api.requests()[1];
     assert_eq!((&next.method, &next.path), (&Method::PATCH, &format!("{COLLECTION}/renamed")));
     assert_eq!(next.body["count"], 5);
 }
 
 /// Proves EVT-47.
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_final() {
+async fn error_response_is_not_retried() {
     let cases = [
         (400, "BadRequest"),
         (401, "Unauthorized"),
@@ -278,8 +279,8 @@ async fn an_answer_is_final() {
         let api = Api::with([Fault::status(code, reason, "no")]);
         let pipeline = pipeline(&api);
         let started = Instant::now();
-        pipeline.warns("refused");
-        pipeline.warns("next");
+        pipeline.warn("refused");
+        pipeline.warn("next");
         pipeline.finish().await;
         assert_eq!(api.messages(), ["refused", "next"], "{code} {reason}");
         assert_eq!(started.elapsed(), Duration::ZERO, "{code} {reason}");
@@ -289,12 +290,12 @@ async fn an_answer_is_final() {
 
 /// Proves EVT-47.
 #[tokio::test(start_paused = true)]
-async fn an_event_that_was_stored_although_the_answer_got_lost_is_no_error() {
+async fn event_stored_with_a_lost_response_is_no_error() {
     let (log, _guard) = TestLog::capture(Level::TRACE);
     let api = Api::with([Fault::ApplyThen(Box::new(unreachable()))]);
     let pipeline = pipeline(&api);
-    pipeline.warns("first");
-    pipeline.warns("next");
+    pipeline.warn("first");
+    pipeline.warn("next");
     pipeline.finish().await;
     assert_eq!(api.messages(), ["first", "first", "next"]);
     assert_eq!(rejections(&log), ["TRACE"]);
@@ -303,18 +304,18 @@ async fn an_event_that_was_stored_although_the_answer_got_lost_is_no_error() {
 
 /// Proves EVT-47, EVT-84.
 #[tokio::test(start_paused = true)]
-async fn the_last_events_of_a_namespace_are_dropped_quietly() {
+async fn events_of_a_terminating_namespace_are_dropped_at_trace_level() {
     let (log, _guard) = TestLog::capture(Level::TRACE);
     let api = Api::new();
-    let going = json!({
+    let terminating = json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": "shop", "deletionTimestamp": "2026-11-15T09:00:00Z"},
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Terminating"},
     });
-    api.server.seed(going).unwrap();
+    api.server.seed(terminating).unwrap();
     let pipeline = pipeline(&api);
-    pipeline.warns("late");
+    pipeline.warn("late");
     pipeline.finish().await;
     assert_eq!(api.messages(), ["late"]);
     assert_eq!(rejections(&log), ["TRACE"]);
@@ -323,27 +324,27 @@ async fn the_last_events_of_a_namespace_are_dropped_quietly() {
 
 /// Proves EVT-50.
 #[tokio::test(start_paused = true)]
-async fn when_the_api_asks_for_calm_the_client_comes_back_later() {
+async fn client_honours_retry_after() {
     let (log, _guard) = TestLog::capture(Level::ERROR);
     let api = Api::with([Fault::too_many_requests(7)]);
     let pipeline = pipeline(&api);
-    pipeline.warns("patience");
+    pipeline.warn("throttled");
     pipeline.finish().await;
-    assert_eq!(api.stored(), [(1, "patience".to_owned())]);
-    let asked = api.asked();
-    assert!(asked[1].at - asked[0].at >= Duration::from_secs(7));
-    assert!(log.text().is_empty(), "the recorder did not notice");
+    assert_eq!(api.stored(), [(1, "throttled".to_owned())]);
+    let requests = api.requests();
+    assert!(requests[1].at - requests[0].at >= Duration::from_secs(7));
+    assert!(log.text().is_empty(), "the client retries, not the recorder");
 }
 
 /// Proves EVT-47.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_asked_is_not_asked_again() {
+async fn invalid_request_is_not_retried() {
     let (log, _guard) = TestLog::capture(Level::TRACE);
     let api = Api::new();
     let pipeline = pipeline(&api);
-    let odd = InvolvedObject { namespace: "no namespace".to_owned(), ..pod() };
-    pipeline.recorder.record(PlannedEvent::warning(odd, "Failed", "odd"));
-    pipeline.warns("next");
+    let invalid = InvolvedObject { namespace: "no namespace".to_owned(), ..pod() };
+    pipeline.recorder.record(PlannedEvent::warning(invalid, "Failed", "odd"));
+    pipeline.warn("next");
     pipeline.finish().await;
     assert_eq!(api.messages(), ["next"]);
     assert_eq!(rejections(&log), ["ERROR"]);
@@ -351,20 +352,20 @@ async fn what_cannot_be_asked_is_not_asked_again() {
 
 /// Proves EVT-48.
 #[tokio::test(start_paused = true)]
-async fn without_an_answer_an_event_is_tried_twelve_times() {
+async fn event_without_response_is_tried_twelve_times() {
     let (log, _guard) = TestLog::capture(Level::ERROR);
     let mut first_waits = Vec::new();
     for seed in 1..=3 {
         let api = Api::with(vec![unreachable(); 12]);
         let pipeline = seeded(&api, seed);
-        pipeline.warns("lost");
-        pipeline.warns("next");
+        pipeline.warn("lost");
+        pipeline.warn("next");
         pipeline.finish().await;
-        let asked = api.asked();
-        assert_eq!(asked.len(), 13);
-        assert!(asked[..12].iter().all(|asked| asked.body["message"] == "lost"));
-        assert_eq!(asked[12].body["message"], "next");
-        let waits: Vec<_> = asked.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+        let requests = api.requests();
+        assert_eq!(requests.len(), 13);
+        assert!(requests[..12].iter().all(|requests| requests.body["message"] == "lost"));
+        assert_eq!(requests[12].body["message"], "next");
+        let waits: Vec<_> = requests.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
         // The paused clock moves in whole milliseconds.
         let coarse: Vec<_> = waits.iter().map(|wait| (wait.as_millis() + 5) / 10).collect();
         assert!(waits[0] <= Duration::from_secs(10), "{waits:?}");
@@ -373,47 +374,47 @@ async fn without_an_answer_an_event_is_tried_twelve_times() {
         first_waits.push(waits[0]);
     }
     first_waits.dedup();
-    assert_eq!(first_waits.len(), 3, "chance decides: {first_waits:?}");
+    assert_eq!(first_waits.len(), 3, "the first wait is random: {first_waits:?}");
     assert_eq!(log.count(&["Unable to write event (may retry after sleeping)"]), 36);
     assert_eq!(log.count(&["Unable to write event (retry limit exceeded!)"]), 3);
 }
 
 /// Proves EVT-48.
 #[tokio::test(start_paused = true)]
-async fn a_retry_that_is_answered_ends_the_trying() {
-    let body = "who knows".into();
+async fn response_to_a_retry_ends_the_retries() {
+    let body = "not JSON".into();
     let api = Api::with([unreachable(), Fault::RawBody { code: 200, body }]);
     let pipeline = pipeline(&api);
-    pipeline.warns("first");
-    pipeline.warns("next");
+    pipeline.warn("first");
+    pipeline.warn("next");
     pipeline.finish().await;
     assert_eq!(api.messages(), ["first", "first", "first", "next"]);
 }
 
 /// Proves EVT-23.
 #[tokio::test(start_paused = true)]
-async fn a_slow_write_delays_the_later_ones() {
-    let slowly = Fault::DelayThen(Duration::from_secs(30), Box::new(Fault::Pass));
-    let api = Api::with([slowly]);
+async fn slow_write_delays_later_ones() {
+    let slow = Fault::DelayThen(Duration::from_secs(30), Box::new(Fault::Pass));
+    let api = Api::with([slow]);
     let pipeline = pipeline(&api);
     let wanted: Vec<_> = (0..9).map(|at| format!("{at}")).collect();
     for message in &wanted {
-        pipeline.warns(message);
+        pipeline.warn(message);
     }
     pipeline.finish().await;
     assert_eq!(api.messages(), wanted);
-    let asked = api.asked();
-    assert!(asked[1].at - asked[0].at >= Duration::from_secs(30));
+    let requests = api.requests();
+    assert!(requests[1].at - requests[0].at >= Duration::from_secs(30));
 }
 
 /// Proves EVT-20, EVT-49, EVT-76.
 #[tokio::test(start_paused = true)]
-async fn while_the_api_is_down_a_thousand_events_wait_and_the_rest_is_dropped() {
+async fn during_an_outage_1000_events_are_queued_and_the_rest_is_dropped() {
     let (log, _guard) = TestLog::capture(Level::ERROR);
     let api = Api::with(vec![unreachable(); 12]);
     let pipeline = pipeline(&api);
-    pipeline.warns("held");
-    // Now the writer holds that one, and nothing waits.
+    pipeline.warn("retried");
+    // Now the writer retries that one, and the queue is empty.
     tokio::time::sleep(Duration::from_secs(15)).await;
     for at in 0..1002 {
         let object = InvolvedObject { name: format!("pod-{at}"), ..pod() };
@@ -431,21 +432,21 @@ async fn while_the_api_is_down_a_thousand_events_wait_and_the_rest_is_dropped() 
 
 /// Proves EVT-24.
 #[tokio::test(start_paused = true)]
-async fn stopping_abandons_a_retry_and_later_notes_are_logged_and_dropped() {
+async fn stop_abandons_a_retry_and_later_events_are_logged_and_dropped() {
     let (log, _guard) = TestLog::capture(Level::ERROR);
     let api = Api::with(vec![unreachable(); 12]);
     let pipeline = pipeline(&api);
-    pipeline.warns("held");
-    pipeline.warns("waiting");
+    pipeline.warn("retried");
+    pipeline.warn("waiting");
     tokio::time::sleep(Duration::from_secs(25)).await;
-    let (tries, stopped_at) = (api.asked().len(), Instant::now());
+    let (tries, stopped_at) = (api.requests().len(), Instant::now());
     pipeline.stop.cancel();
     pipeline.writer.await.unwrap();
     assert_eq!(stopped_at.elapsed(), Duration::ZERO);
 
     pipeline.recorder.record(PlannedEvent::warning(pod(), "Failed", "late"));
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(api.asked().len(), tries);
+    assert_eq!(api.requests().len(), tries);
     assert_eq!(log.count(&["Unable to record event: the recorder has stopped"]), 1);
 }
 
@@ -456,29 +457,35 @@ async fn every_event_is_logged_even_if_it_is_not_written() {
     let api = Api::new();
     let pipeline = pipeline(&api);
     for _ in 0..30 {
-        pipeline.warns("no");
+        pipeline.warn("no");
     }
     pipeline.finish().await;
     assert_eq!(api.stored(), [(25, "no".to_owned())], "the filter skips the rest");
-    assert_eq!(api.asked().len(), 2, "the first, and one for its repetitions");
+    assert_eq!(api.requests().len(), 2, "the first, and one for its repetitions");
     let lines = log.lines(&["Event occurred"]);
     assert_eq!(lines.len(), 30);
-    for part in
-        ["DEBUG", "object=shop/web-1", "kind=\"Pod\"", "type=\"Warning\"", "reason=\"Failed\"", "note=\"no\""]
-    {
+    for part in [
+        "DEBUG",
+        "object=shop/web-1",
+        "kind=\"Pod\"",
+        "type=\"Warning\"",
+        "reason=\"Failed\"",
+        "event=\"no\"",
+    ] {
         assert!(lines[0].contains(part), "{part} is not in {}", lines[0]);
     }
 }
 
 /// Proves EVT-55.
 #[tokio::test(start_paused = true)]
-async fn the_managers_own_events_are_logged_without_being_asked_for() {
+async fn events_of_the_manager_are_logged_at_info() {
     let (log, _guard) = TestLog::capture(Level::INFO);
     let client = Api::new().client();
-    let (quiet, _quiet) = EventRecorder::new("job-controller", client.clone(), clocks(), Rng::with_seed(1));
-    let (loud, _loud) = EventRecorder::new(MANAGER_COMPONENT, client, clocks(), Rng::with_seed(1));
-    quiet.record(PlannedEvent::normal(pod(), "Quiet", "x"));
-    loud.record(PlannedEvent::normal(pod(), "LeaderElection", "me became leader"));
+    let (not_logged, _not_logged_writer) =
+        EventRecorder::new("job-controller", client.clone(), clocks(), Rng::with_seed(1));
+    let (logged, _logged_writer) = EventRecorder::new(MANAGER_COMPONENT, client, clocks(), Rng::with_seed(1));
+    not_logged.record(PlannedEvent::normal(pod(), "Quiet", "x"));
+    logged.record(PlannedEvent::normal(pod(), "LeaderElection", "me became leader"));
     let lines = log.lines(&["Event occurred"]);
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].contains("LeaderElection"), "{lines:?}");
@@ -486,7 +493,7 @@ async fn the_managers_own_events_are_logged_without_being_asked_for() {
 
 /// Proves EVT-61.
 #[tokio::test]
-async fn a_controller_without_a_component_has_no_recorder() {
+async fn controller_without_event_component_has_no_recorder() {
     let of = |controller| {
         EventRecorder::for_controller(&controller, Api::new().client(), clocks(), Rng::with_seed(1))
     };
@@ -497,7 +504,7 @@ async fn a_controller_without_a_component_has_no_recorder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn notes_taken_before_the_writer_runs_are_kept() {
+async fn events_recorded_before_the_writer_runs_are_kept() {
     let api = Api::new();
     let (recorder, writer) = EventRecorder::new("job-controller", api.client(), clocks(), Rng::with_seed(1));
     recorder.record(PlannedEvent::normal(pod(), "Early", "early"));

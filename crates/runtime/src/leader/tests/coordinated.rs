@@ -1,4 +1,5 @@
-//! A coordinated election: the process offers itself, answers, and leads while it is appointed.
+//! A coordinated election: the process publishes a LeaseCandidate, answers pings, and leads while it is the
+//! chosen holder.
 
 use std::time::Duration;
 
@@ -11,15 +12,15 @@ use tokio::time::sleep;
 use super::*;
 use crate::metrics::Metrics;
 
-/// A process that has offered itself, and its way to say so.
-struct Offering {
+/// A process that has published a LeaseCandidate.
+struct PublishedCandidate {
     health: Box<dyn Fn() -> Result<(), String>>,
     faults: Faults,
     metrics: Metrics,
-    life: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
-fn offer(server: &ApiServer, faults: &[FaultRule]) -> Offering {
+fn publish(server: &ApiServer, faults: &[FaultRule]) -> PublishedCandidate {
     let Machine { client, clocks, faults: added, .. } = machine(server, 0);
     for rule in faults {
         added.add(rule.clone());
@@ -32,7 +33,7 @@ fn offer(server: &ApiServer, faults: &[FaultRule]) -> Offering {
     let metrics = Metrics::new();
     let candidate = Candidate::new(client, candidacy, clocks, &metrics);
     let health = Box::new(candidate.health());
-    Offering { health, faults: added, metrics, life: tokio::spawn(candidate.run(never())) }
+    PublishedCandidate { health, faults: added, metrics, task: tokio::spawn(candidate.run(never())) }
 }
 
 fn candidate(server: &ApiServer) -> Option<Value> {
@@ -45,7 +46,7 @@ fn renewed_seconds(server: &ApiServer) -> i64 {
     renewed.parse::<jiff::Timestamp>().unwrap().as_second() - start.as_second()
 }
 
-/// What the API server does when it wants to know who is there.
+/// Pings the candidate as the API server does.
 fn ping(server: &ApiServer, at_seconds: i64) {
     let mut pinged = candidate(server).unwrap();
     let at = START.parse::<jiff::Timestamp>().unwrap() + jiff::SignedDuration::from_secs(at_seconds);
@@ -61,9 +62,9 @@ fn writes(server: &ApiServer) -> Vec<String> {
 
 /// Proves LE-70, LE-77, LE-81.
 #[tokio::test(start_paused = true)]
-async fn a_candidate_says_who_it_is_and_what_it_can() {
+async fn candidate_has_identity_versions_and_strategy() {
     let server = server();
-    let _me = offer(&server, &[]);
+    let _me = publish(&server, &[]);
     sleep(Duration::from_secs(1)).await;
     let candidate = candidate(&server).unwrap();
     assert_eq!(
@@ -83,25 +84,25 @@ async fn a_candidate_says_who_it_is_and_what_it_can() {
 
 /// Proves LE-71, LE-81.
 #[tokio::test(start_paused = true)]
-async fn a_candidate_is_renewed_every_five_minutes_and_when_it_is_pinged() {
+async fn candidate_is_renewed_every_five_minutes_and_on_ping() {
     let server = server();
-    let _me = offer(&server, &[]);
+    let _me = publish(&server, &[]);
     sleep(Duration::from_secs(299)).await;
     assert_eq!(renewed_seconds(&server), 0);
     sleep(Duration::from_secs(2)).await;
     assert_eq!(renewed_seconds(&server), 300);
 
-    // An old ping, and any other edit, asks for nothing.
+    // An old ping, and any other edit, does not cause a renewal.
     ping(&server, 200);
     sleep(Duration::from_secs(2)).await;
     assert_eq!(renewed_seconds(&server), 300);
     ping(&server, 302);
     sleep(Duration::from_millis(500)).await;
-    assert_eq!(renewed_seconds(&server), 303, "a ping is answered at once");
+    assert_eq!(renewed_seconds(&server), 303, "a ping is answered immediately");
     assert_eq!(candidate(&server).unwrap()["spec"]["pingTime"], "2026-01-01T00:05:02.000000Z");
     assert!(writes(&server)[1..].iter().all(|write| write.starts_with("PUT ")), "{:?}", writes(&server));
 
-    // Somebody took it away: it comes back with the next renewal.
+    // A deleted candidate is created again with the next renewal.
     assert!(server.remove("leasecandidates", "kube-system", "node-1_me"));
     sleep(Duration::from_secs(300)).await;
     assert!(candidate(&server).is_some());
@@ -109,39 +110,43 @@ async fn a_candidate_is_renewed_every_five_minutes_and_when_it_is_pinged() {
 
 /// Proves LE-71: the usual limiter, five milliseconds and twice that each time.
 #[tokio::test(start_paused = true)]
-async fn a_candidate_that_is_refused_tries_again_ever_more_slowly() {
+async fn refused_candidate_retries_with_backoff() {
     let server = server();
     let refusing = FaultRule::new(InjectedFault::status(500, "InternalError", "no")).method(Method::POST);
-    let me = offer(&server, &[refusing.times(8)]);
+    let me = publish(&server, &[refusing.times(8)]);
     sleep(Duration::from_millis(5 * 254)).await;
     assert!(candidate(&server).is_none());
     sleep(Duration::from_millis(5 * 3)).await;
     assert!(candidate(&server).is_some());
-    // A conflict is looked at afresh even if the watch is silent.
+    // After a conflict the candidate is read live even if the watch is silent.
     let silent = FaultRule::new(InjectedFault::Hang).method(Method::GET).target("fieldSelector");
     let silent = me.faults.add(silent);
     server.cut_watches();
     ping(&server, 0);
     sleep(Duration::from_secs(301)).await;
     assert_eq!(renewed_seconds(&server), 301);
-    assert!(me.faults.hits(silent) > 0 && !me.life.is_finished());
+    assert!(me.faults.hits(silent) > 0 && !me.task.is_finished());
 }
 
 /// Proves LE-72.
 #[tokio::test(start_paused = true)]
-async fn a_candidate_watches_nothing_but_itself_and_does_not_wait_for_the_lock() {
+async fn candidate_watches_only_itself_and_does_not_wait_for_the_lock() {
     let server = server();
     let _leader = contestant(&server, "other", 0).lead().await;
     server.clear_requests();
-    let me = offer(&server, &[]);
+    let me = publish(&server, &[]);
     sleep(Duration::from_secs(1)).await;
     assert!(candidate(&server).is_some());
     let requests = server.requests();
-    let looks: Vec<_> = requests.iter().filter(|it| it.method == Method::GET).map(|it| &it.target).collect();
-    assert_eq!(looks.len(), 2, "{looks:?}");
-    for look in looks {
-        assert!(look.contains("/kube-system/leasecandidates?"), "{look}");
-        assert!(look.contains("fieldSelector=metadata.name%3Dnode-1_me"), "{look}");
+    let reads: Vec<_> = requests
+        .iter()
+        .filter(|request| request.method == Method::GET)
+        .map(|request| &request.target)
+        .collect();
+    assert_eq!(reads.len(), 2, "{reads:?}");
+    for read in reads {
+        assert!(read.contains("/kube-system/leasecandidates?"), "{read}");
+        assert!(read.contains("fieldSelector=metadata.name%3Dnode-1_me"), "{read}");
     }
     assert!(
         me.metrics.text().contains("workqueue_adds_total{name=\"leasecandidate\"} 1"),
@@ -152,20 +157,20 @@ async fn a_candidate_watches_nothing_but_itself_and_does_not_wait_for_the_lock()
 
 /// Proves LE-73.
 #[tokio::test(start_paused = true)]
-async fn health_waits_for_the_first_look() {
+async fn health_fails_until_the_first_list() {
     let server = server();
     let unserved = FaultRule::new(InjectedFault::status(404, "NotFound", "no such resource")).times(3);
-    let me = offer(&server, &[unserved]);
+    let me = publish(&server, &[unserved]);
     sleep(Duration::from_millis(500)).await;
     assert_eq!((me.health)(), Err("1 informers not started yet: [*v1beta1.LeaseCandidate]".to_owned()));
-    assert!(candidate(&server).is_none(), "made without knowing whether it is there");
+    assert!(candidate(&server).is_none(), "created without knowing whether it exists");
     sleep(Duration::from_secs(10)).await;
     assert_eq!((me.health)(), Ok(()));
     assert!(candidate(&server).is_some());
 }
 
-/// What the API server writes when it has chosen.
-fn appoint(server: &ApiServer, holder: &str, at_seconds: i64) {
+/// Writes the Lease as the API server does when it has chosen a holder.
+fn choose_holder(server: &ApiServer, holder: &str, at_seconds: i64) {
     let at = START.parse::<jiff::Timestamp>().unwrap() + jiff::SignedDuration::from_secs(at_seconds);
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -183,21 +188,22 @@ fn coordinated(server: &ApiServer, name: &str) -> Contestant {
 
 /// Proves LE-74, LE-75.
 #[tokio::test(start_paused = true)]
-async fn an_appointed_process_leads_at_once_and_never_before() {
+async fn chosen_process_leads_immediately_and_never_before() {
     let server = server();
     let me = coordinated(&server, "me");
     let leadership = me.leadership.clone();
     let me = tokio::spawn(me.lead());
     sleep(Duration::from_secs(20)).await;
-    appoint(&server, "other", 20);
+    choose_holder(&server, "other", 20);
     sleep(Duration::from_secs(20)).await;
     assert!(writes(&server).is_empty(), "{:?}", writes(&server));
-    let looks = server.requests().iter().filter(|it| it.target.contains("/leases/kube-controller")).count();
-    assert!(looks >= 8, "each try looks: {looks}");
+    let reads =
+        server.requests().iter().filter(|request| request.target.contains("/leases/kube-controller")).count();
+    assert!(reads >= 8, "each try reads: {reads}");
 
-    appoint(&server, "me", 40);
+    choose_holder(&server, "me", 40);
     sleep(Duration::from_millis(100)).await;
-    assert!(leadership.still_held(), "an appointment is taken up at once");
+    assert!(leadership.still_held(), "a chosen process leads immediately");
     let me = me.await.unwrap();
     sleep(Duration::from_secs(10)).await;
     let spec = lease(&server)["spec"].clone();
@@ -207,10 +213,10 @@ async fn an_appointed_process_leads_at_once_and_never_before() {
     );
     assert_eq!((spec["leaseTransitions"].as_i64(), spec["acquireTime"].as_str()), (Some(0), None));
     assert!(writes(&server).iter().all(|write| write.starts_with("PUT ")), "{:?}", writes(&server));
-    let slow = me.diary.notes.lock().iter().filter(|note| note.ends_with("slow")).count();
-    assert_eq!((slow, writes(&server).len()), (6, 6), "every renewal looks first");
+    let slow = me.observed.metrics.lock().iter().filter(|metric| metric.ends_with("slow")).count();
+    assert_eq!((slow, writes(&server).len()), (6, 6), "every renewal reads first");
 
-    // Taken away, it is not made again.
+    // A deleted Lease is not created again.
     assert!(server.remove("leases", "kube-system", "kube-controller-manager"));
     assert_eq!(me.ended.await.unwrap(), TermEnd::Lost);
     assert!(server.object("leases", "kube-system", "kube-controller-manager").is_none());
@@ -218,9 +224,9 @@ async fn an_appointed_process_leads_at_once_and_never_before() {
 
 /// Proves LE-76.
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_no_longer_preferred_lets_its_term_end() {
+async fn leader_with_another_preferred_holder_ends_its_term() {
     let server = server();
-    appoint(&server, "me", 0);
+    choose_holder(&server, "me", 0);
     let me = coordinated(&server, "me").lead().await;
     sleep(Duration::from_secs(21)).await;
     let renewed_at = Instant::now() - Duration::from_secs(1);
@@ -233,11 +239,11 @@ async fn a_leader_that_is_no_longer_preferred_lets_its_term_end() {
     assert_eq!(holder(&server), "me");
 }
 
-/// A leader that stops in order gives back what it was given, for the API server to choose anew.
+/// A leader that shuts down gracefully releases the Lease, so that the API server can choose again.
 #[tokio::test(start_paused = true)]
-async fn an_appointed_process_releases_when_it_stops() {
+async fn chosen_process_releases_on_shutdown() {
     let server = server();
-    appoint(&server, "me", 0);
+    choose_holder(&server, "me", 0);
     let me = coordinated(&server, "me").lead().await;
     assert_eq!(me.stop().await, TermEnd::Stopped { released: true });
     assert_eq!(holder(&server), "");

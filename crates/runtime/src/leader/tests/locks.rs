@@ -1,4 +1,4 @@
-//! Two locks, two sets of controllers, one process: who starts when, and what ends with what.
+//! Two locks, two sets of controllers, one process: when each starts, and what ends with what.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::*;
 
 const MIGRATION: &str = "cloud-provider-extraction-migration";
 
-/// A process with locks, and a test that plays its work.
+/// A process with locks; the test plays its work.
 struct Process {
     stop: CancellationToken,
     terms: mpsc::UnboundedReceiver<(Term, oneshot::Sender<Result<(), &'static str>>)>,
-    life: JoinHandle<LocksOutcome<&'static str>>,
-    diary: Arc<Diary>,
+    task: JoinHandle<LocksOutcome<&'static str>>,
+    observed: Arc<RecordingObserver>,
     faults: Faults,
 }
 
@@ -28,34 +28,34 @@ fn locks(
     name: &str,
     migration: Option<Migration>,
 ) -> Result<Locks, InvalidElectionConfig> {
-    let settings = LeaderElectionConfig::new(name.to_owned());
-    let observer = Arc::clone(&machine.diary) as Arc<dyn ElectionObserver>;
-    Locks::elected(&machine.client, settings, migration, &machine.clocks, chance(name), &observer)
+    let config = LeaderElectionConfig::new(name.to_owned());
+    let observer = Arc::clone(&machine.observed) as Arc<dyn ElectionObserver>;
+    Locks::elected(&machine.client, config, migration, &machine.clocks, random(name), &observer)
 }
 
 fn process(server: &ApiServer, name: &str, migration: Option<Migration>) -> Process {
     let machine = machine(server, 0);
     let locks = locks(&machine, name, migration).unwrap();
     let stop = CancellationToken::new();
-    let (tell, terms) = mpsc::unbounded_channel();
+    let (started, terms) = mpsc::unbounded_channel();
     let stopped = stop.clone();
-    let life = tokio::spawn(async move {
+    let task = tokio::spawn(async move {
         let work = |term| {
             let (end, ended) = oneshot::channel();
-            tell.send((term, end)).unwrap();
+            started.send((term, end)).unwrap();
             async move { ended.await.unwrap_or(Ok(())) }
         };
         locks.run(&stopped, work).await
     });
-    Process { stop, terms, life, diary: machine.diary, faults: machine.faults }
+    Process { stop, terms, task, observed: machine.observed, faults: machine.faults }
 }
 
 impl Process {
     async fn next(&mut self) -> (Term, oneshot::Sender<Result<(), &'static str>>) {
-        self.terms.recv().await.expect("a lock is won")
+        self.terms.recv().await.expect("a lock is acquired")
     }
 
-    fn idle(&mut self) -> bool {
+    fn has_no_new_term(&mut self) -> bool {
         self.terms.try_recv().is_err()
     }
 }
@@ -67,56 +67,59 @@ fn holder_of(server: &ApiServer, name: &str) -> Option<String> {
 
 /// Proves LE-7: the original starts serving and then panics.
 #[tokio::test(start_paused = true)]
-async fn bad_settings_are_an_error_before_anything_happens() {
+async fn invalid_config_is_an_error_before_any_request() {
     let server = server();
     let machine = machine(&server, 0);
-    let observer = Arc::clone(&machine.diary) as Arc<dyn ElectionObserver>;
-    let settings = LeaderElectionConfig {
+    let observer = Arc::clone(&machine.observed) as Arc<dyn ElectionObserver>;
+    let config = LeaderElectionConfig {
         retry_period: Duration::from_secs(9),
         ..LeaderElectionConfig::new("me".to_owned())
     };
-    let refused = Locks::elected(&machine.client, settings, None, &machine.clocks, chance("me"), &observer);
+    let refused = Locks::elected(&machine.client, config, None, &machine.clocks, random("me"), &observer);
     let error = refused.err().unwrap();
     assert_eq!(error.to_string(), "renewDeadline must be greater than retryPeriod*JitterFactor");
     let endpoints = Migration { resource_lock: "endpoints".to_owned(), ..Migration::default() };
     let error = locks(&machine, "me", Some(endpoints)).err().unwrap();
     assert_eq!(error.to_string(), "endpoints lock is removed, migrate to leases");
-    assert!(server.requests().is_empty() && machine.diary.notes.lock().is_empty());
+    assert!(server.requests().is_empty() && machine.observed.metrics.lock().is_empty());
 }
 
 /// Proves LE-31, LE-94, RUN-15.
 #[tokio::test(start_paused = true)]
-async fn work_begins_when_the_lock_is_won_and_told_of() {
+async fn work_starts_when_the_lock_is_acquired_and_reported() {
     let server = server();
     let (log, _guard) = TestLog::capture(Level::INFO);
     let mut me = process(&server, "me", None);
     let (term, _end) = me.next().await;
-    assert_eq!(me.diary.events.lock()[0].message, "me became leader");
-    assert_eq!(*me.diary.notes.lock(), ["kube-controller-manager false", "kube-controller-manager true"]);
+    assert_eq!(me.observed.events.lock()[0].message, "me became leader");
+    assert_eq!(
+        *me.observed.metrics.lock(),
+        ["kube-controller-manager false", "kube-controller-manager true"]
+    );
     assert!(term.leadership.still_held() && term.lock == Lock::Main);
-    // The lock is kept while the work goes on.
+    // The lock is renewed while the work runs.
     sleep(Duration::from_secs(60)).await;
     assert!(term.leadership.still_held());
     for line in ["Attempting to acquire leader lease...", "Successfully acquired lease"] {
         assert!(log.count(&[&format!("{line} lock=kube-system/kube-controller-manager")]) > 0, "{line}");
     }
     me.faults.add(FaultRule::new(InjectedFault::Hang));
-    assert_eq!(me.life.await.unwrap(), LocksOutcome::Lost(Lock::Main));
+    assert_eq!(me.task.await.unwrap(), LocksOutcome::Lost(Lock::Main));
     assert!(log.count(&["Failed to renew lease lock=kube-system/kube-controller-manager"]) > 0);
     assert!(log.count(&["leaderelection lost/stopped"]) > 0);
 }
 
 /// Proves LE-34.
 #[tokio::test(start_paused = true)]
-async fn a_process_that_never_led_ends_as_one_that_did() {
+async fn process_that_never_led_ends_like_one_that_did() {
     let server = server();
     let _other = contestant(&server, "other", 0).lead().await;
     let (log, _guard) = TestLog::capture(Level::INFO);
     let mut me = process(&server, "me", Some(Migration::default()));
     sleep(Duration::from_secs(30)).await;
-    assert!(me.idle());
+    assert!(me.has_no_new_term());
     me.stop.cancel();
-    assert_eq!(me.life.await.unwrap(), LocksOutcome::Stopped { errors: vec![] });
+    assert_eq!(me.task.await.unwrap(), LocksOutcome::Stopped { errors: vec![] });
     assert!(
         log.count(&[" leaderelection lost/stopped"]) > 0 && log.count(&["migration leaderelection"]) == 0
     );
@@ -142,8 +145,8 @@ async fn without_election_or_migration_there_is_no_second_lock() {
             Err("as planned")
         }
     };
-    let (finish, ()) = tokio::join!(Locks::without_election().run(&stop, work), async { stop.cancel() });
-    assert_eq!(finish, LocksOutcome::Stopped { errors: vec!["as planned"] });
+    let (outcome, ()) = tokio::join!(Locks::without_election().run(&stop, work), async { stop.cancel() });
+    assert_eq!(outcome, LocksOutcome::Stopped { errors: vec!["as planned"] });
     assert_eq!((Locks::without_election().health())(), Ok(()));
     assert!(server.requests().is_empty());
 
@@ -151,17 +154,17 @@ async fn without_election_or_migration_there_is_no_second_lock() {
     let (term, _end) = me.next().await;
     term.ready.signal();
     sleep(Duration::from_secs(30)).await;
-    assert!(me.idle() && server.objects("leases").len() == 1);
+    assert!(me.has_no_new_term() && server.objects("leases").len() == 1);
 }
 
 /// Proves LE-52, LE-55.
 #[tokio::test(start_paused = true)]
-async fn the_second_lock_is_tried_once_the_token_controller_runs() {
+async fn second_lock_is_tried_once_the_token_controller_runs() {
     let server = server();
     let mut me = process(&server, "me", Some(Migration::default()));
     let (main, _main_end) = me.next().await;
     sleep(Duration::from_secs(30)).await;
-    assert!(me.idle() && holder_of(&server, MIGRATION).is_none());
+    assert!(me.has_no_new_term() && holder_of(&server, MIGRATION).is_none());
     let tried = |target: &str| target.contains(&format!("/leases/{MIGRATION}"));
     assert!(!server.requests().iter().any(|request| tried(&request.target)));
     main.ready.signal();
@@ -173,7 +176,7 @@ async fn the_second_lock_is_tried_once_the_token_controller_runs() {
 
 /// Proves LE-56: the original crashes here.
 #[tokio::test(start_paused = true)]
-async fn without_a_token_controller_the_second_lock_is_tried_at_once() {
+async fn without_a_token_controller_the_second_lock_is_tried_immediately() {
     let server = server();
     let mut me = process(&server, "me", Some(Migration::default()));
     let (Term { ready, .. }, _main_end) = me.next().await;
@@ -197,10 +200,10 @@ async fn losing_either_lock_ends_the_process() {
         let (second, _second_end) = me.next().await;
         me.faults.add(FaultRule::new(InjectedFault::status(500, "InternalError", "no")).target(name));
         let began = Instant::now();
-        assert_eq!(me.life.await.unwrap(), LocksOutcome::Lost(lost));
+        assert_eq!(me.task.await.unwrap(), LocksOutcome::Lost(lost));
         assert_eq!(began.elapsed().as_secs(), 12);
         assert!(log.count(&[line]) > 0);
-        // The other lock was good until then; with the process its trust ends in time.
+        // The other lock was held until then; its leadership ends in time with the process.
         sleep(Duration::from_secs(10)).await;
         assert!(!main.leadership.still_held() && !second.leadership.still_held());
     }
@@ -208,7 +211,7 @@ async fn losing_either_lock_ends_the_process() {
 
 /// Proves LE-58, RUN-77, RUN-78.
 #[tokio::test(start_paused = true)]
-async fn work_that_fails_under_either_lock_ends_both_in_order() {
+async fn work_that_fails_under_either_lock_ends_both_gracefully() {
     for failing in [Lock::Main, Lock::Migration] {
         let server = server();
         let mut me = process(&server, "me", Some(Migration::default()));
@@ -220,71 +223,71 @@ async fn work_that_fails_under_either_lock_ends_both_in_order() {
             Lock::Migration => ((second.stop, second_end), (main.stop, main_end)),
         };
         failed.send(Err("broken")).unwrap();
-        let told = tokio::time::timeout(Duration::from_secs(1), other_stop.cancelled()).await;
-        assert!(told.is_ok(), "what runs under the other lock was not told");
-        // What runs under the other lock takes its time, and its lock is kept meanwhile.
+        let stopped = tokio::time::timeout(Duration::from_secs(1), other_stop.cancelled()).await;
+        assert!(stopped.is_ok(), "the work under the other lock was not stopped");
+        // The work under the other lock takes its time, and its lock is renewed meanwhile.
         sleep(Duration::from_secs(20)).await;
-        assert!(!me.life.is_finished());
+        assert!(!me.task.is_finished());
         let other_name = if failing == Lock::Main { MIGRATION } else { "kube-controller-manager" };
         assert_eq!(holder_of(&server, other_name).as_deref(), Some("me"));
         other.send(Err("broken too")).unwrap();
-        let LocksOutcome::Stopped { mut errors } = me.life.await.unwrap() else { panic!("not lost") };
+        let LocksOutcome::Stopped { mut errors } = me.task.await.unwrap() else { panic!("not lost") };
         errors.sort_unstable();
         assert_eq!(errors, ["broken", "broken too"]);
         for name in ["kube-controller-manager", MIGRATION] {
-            assert_eq!(holder_of(&server, name).as_deref(), Some(""), "{name} was not given back");
+            assert_eq!(holder_of(&server, name).as_deref(), Some(""), "{name} was not released");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_fails_before_it_is_ready_keeps_the_second_lock_untried() {
+async fn work_that_fails_before_it_is_ready_never_tries_the_second_lock() {
     let server = server();
     let mut me = process(&server, "me", Some(Migration::default()));
     let (main, main_end) = me.next().await;
     main_end.send(Err("broken")).unwrap();
-    assert_eq!(me.life.await.unwrap(), LocksOutcome::Stopped { errors: vec!["broken"] });
+    assert_eq!(me.task.await.unwrap(), LocksOutcome::Stopped { errors: vec!["broken"] });
     drop(main);
     assert!(holder_of(&server, MIGRATION).is_none());
 }
 
-/// One process holds both locks; the next takes both over, in the same order.
+/// One process holds both locks; the next acquires both, in the same order.
 /// Proves RUN-118.
 #[tokio::test(start_paused = true)]
-async fn both_locks_change_hands_at_once_when_they_are_given_back() {
+async fn both_released_locks_are_taken_immediately() {
     let server = server();
     let mut old = process(&server, "old", Some(Migration::default()));
     let (main, main_end) = old.next().await;
     main.ready.signal();
     let (_second, second_end) = old.next().await;
-    let mut heir = process(&server, "heir", Some(Migration::default()));
+    let mut standby = process(&server, "heir", Some(Migration::default()));
     sleep(Duration::from_secs(30)).await;
-    assert!(heir.idle());
-    let asked = Instant::now();
+    assert!(standby.has_no_new_term());
+    let stopped_at = Instant::now();
     old.stop.cancel();
     main_end.send(Ok(())).unwrap();
     second_end.send(Ok(())).unwrap();
-    assert_eq!(old.life.await.unwrap(), LocksOutcome::Stopped { errors: vec![] });
-    let (main, _main_end) = heir.next().await;
+    assert_eq!(old.task.await.unwrap(), LocksOutcome::Stopped { errors: vec![] });
+    let (main, _main_end) = standby.next().await;
     main.ready.signal();
-    let (second, _second_end) = heir.next().await;
-    assert!(asked.elapsed() < Duration::from_millis(100), "{:?}", asked.elapsed());
+    let (second, _second_end) = standby.next().await;
+    assert!(stopped_at.elapsed() < Duration::from_millis(100), "{:?}", stopped_at.elapsed());
     assert!(main.leadership.still_held() && second.leadership.still_held());
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_locks_of_a_process_that_died_are_taken_when_they_run_out() {
+async fn both_locks_of_a_dead_process_are_taken_at_expiry() {
     let server = server();
     let mut old = process(&server, "old", Some(Migration::default()));
     let (main, _main_end) = old.next().await;
     main.ready.signal();
     let (_second, _second_end) = old.next().await;
-    let mut heir = process(&server, "heir", Some(Migration::default()));
+    let mut standby = process(&server, "heir", Some(Migration::default()));
     sleep(Duration::from_secs(31)).await;
-    old.life.abort();
+    old.task.abort();
     let died = Instant::now();
-    let (main, _main_end) = heir.next().await;
+    let (main, _main_end) = standby.next().await;
     main.ready.signal();
-    let (_second, _second_end) = heir.next().await;
+    let (_second, _second_end) = standby.next().await;
     assert!(died.elapsed() < Duration::from_millis(15_050), "{:?}", died.elapsed());
 }

@@ -35,7 +35,7 @@ fn holder(server: &ApiServer) -> String {
     lease(server)["spec"]["holderIdentity"].as_str().unwrap().to_owned()
 }
 
-/// Changes the stored spec behind everybody's back.
+/// Changes the stored spec as another client would.
 fn edit(server: &ApiServer, field: &str, value: Value) {
     let mut changed = lease(server);
     changed["spec"][field] = value;
@@ -43,29 +43,29 @@ fn edit(server: &ApiServer, field: &str, value: Value) {
 }
 
 #[derive(Default)]
-struct Diary {
+struct RecordingObserver {
     events: Mutex<Vec<PlannedEvent>>,
-    notes: Mutex<Vec<String>>,
+    metrics: Mutex<Vec<String>>,
 }
 
-impl ElectionObserver for Diary {
+impl ElectionObserver for RecordingObserver {
     fn event(&self, event: PlannedEvent) {
         self.events.lock().push(event);
     }
     fn leading(&self, lease_name: &str, leading: bool) {
-        self.notes.lock().push(format!("{lease_name} {leading}"));
+        self.metrics.lock().push(format!("{lease_name} {leading}"));
     }
     fn slow_path(&self, lease_name: &str) {
-        self.notes.lock().push(format!("{lease_name} slow"));
+        self.metrics.lock().push(format!("{lease_name} slow"));
     }
 }
 
-/// A machine with a connection and clocks of its own.
+/// A machine with its own connection and clocks.
 struct Machine {
     client: Client,
     clocks: Clocks,
     faults: Faults,
-    diary: Arc<Diary>,
+    observed: Arc<RecordingObserver>,
 }
 
 /// A machine whose wall clock is off by some seconds.
@@ -75,10 +75,10 @@ fn machine(server: &ApiServer, skew_seconds: i64) -> Machine {
     let start: jiff::Timestamp = START.parse().unwrap();
     let (base, epoch) = (start.as_second() + skew_seconds, Instant::now());
     let clocks = Clocks::new(move || base * 1_000_000_000 + epoch.elapsed().as_nanos() as i64);
-    Machine { client, clocks, faults, diary: Arc::default() }
+    Machine { client, clocks, faults, observed: Arc::default() }
 }
 
-fn chance(name: &str) -> fastrand::Rng {
+fn random(name: &str) -> fastrand::Rng {
     fastrand::Rng::with_seed(name.bytes().map(u64::from).sum())
 }
 
@@ -87,21 +87,21 @@ struct Contestant {
     election: LeaderElection,
     leadership: Leadership,
     faults: Faults,
-    diary: Arc<Diary>,
+    observed: Arc<RecordingObserver>,
 }
 
-/// A process with the usual settings, whose wall clock is off by some seconds.
+/// A process with the default configuration, whose wall clock is off by some seconds.
 fn contestant(server: &ApiServer, name: &str, skew_seconds: i64) -> Contestant {
     machine(server, skew_seconds).compete(LeaderElectionConfig::new(name.to_owned()))
 }
 
 impl Machine {
-    fn compete(self, settings: LeaderElectionConfig) -> Contestant {
-        let Self { client, clocks, faults, diary } = self;
-        let chance = chance(&settings.identity);
-        let observer = Arc::clone(&diary) as Arc<dyn ElectionObserver>;
-        let election = LeaderElection::new(client, settings, clocks, chance, observer).unwrap();
-        Contestant { leadership: election.leadership(), election, faults, diary }
+    fn compete(self, config: LeaderElectionConfig) -> Contestant {
+        let Self { client, clocks, faults, observed } = self;
+        let random = random(&config.identity);
+        let observer = Arc::clone(&observed) as Arc<dyn ElectionObserver>;
+        let election = LeaderElection::new(client, config, clocks, random, observer).unwrap();
+        Contestant { leadership: election.leadership(), election, faults, observed }
     }
 }
 
@@ -110,17 +110,17 @@ async fn never() {
 }
 
 impl Contestant {
-    /// Leads as soon as possible and renews in the background until told to stop or lost.
+    /// Leads as soon as possible and renews in the background until it is stopped or loses the lease.
     async fn lead(self) -> Leader {
         let leading = self.election.acquire(never()).await.unwrap();
         let (stop, stopped) = oneshot::channel();
         let ended = tokio::spawn(leading.hold(async {
-            // A dropped sender is a process that goes on.
+            // A dropped sender means that the process keeps running.
             if stopped.await.is_err() {
                 never().await;
             }
         }));
-        Leader { stop, ended, leadership: self.leadership, faults: self.faults, diary: self.diary }
+        Leader { stop, ended, leadership: self.leadership, faults: self.faults, observed: self.observed }
     }
 }
 
@@ -129,7 +129,7 @@ struct Leader {
     ended: JoinHandle<TermEnd>,
     leadership: Leadership,
     faults: Faults,
-    diary: Arc<Diary>,
+    observed: Arc<RecordingObserver>,
 }
 
 impl Leader {

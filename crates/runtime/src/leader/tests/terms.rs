@@ -1,4 +1,4 @@
-//! One Lease and those who want it: who takes it when, what is written, and how it ends.
+//! One Lease and several processes: which one acquires it when, what is written, and how a term ends.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::metrics::Metrics;
 
 /// Proves LE-10, LE-11, LE-21.
 #[tokio::test(start_paused = true)]
-async fn the_first_to_come_creates_the_lease_and_says_so() {
+async fn first_process_creates_the_lease_and_reports_it() {
     let server = server();
     let me = contestant(&server, "me", 0).lead().await;
     let stored = lease(&server);
@@ -26,39 +26,42 @@ async fn the_first_to_come_creates_the_lease_and_says_so() {
     );
     assert!(stored["metadata"].get("labels").is_none() && stored["metadata"].get("annotations").is_none());
     assert!(me.leadership.still_held());
-    assert_eq!(*me.diary.notes.lock(), ["kube-controller-manager false", "kube-controller-manager true"]);
+    assert_eq!(
+        *me.observed.metrics.lock(),
+        ["kube-controller-manager false", "kube-controller-manager true"]
+    );
     let methods: Vec<_> = server
         .requests()
         .iter()
         .map(|request| request.method.clone())
-        .filter(|it| it != Method::GET)
+        .filter(|request| request != Method::GET)
         .collect();
     assert_eq!(methods, [Method::POST]);
 }
 
 /// Proves LE-21.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_cannot_be_read_or_made_is_not_won() {
+async fn lease_that_cannot_be_read_or_created_is_not_acquired() {
     let server = server();
     let me = contestant(&server, "me", 0);
     let failing = || InjectedFault::status(500, "InternalError", "etcd is away");
     let unread = me.faults.add(FaultRule::new(failing()).method(Method::GET).watch(false));
-    let unmade = me.faults.add(FaultRule::new(failing()).method(Method::POST));
+    let uncreated = me.faults.add(FaultRule::new(failing()).method(Method::POST));
     let (faults, leadership) = (me.faults.clone(), me.leadership.clone());
     let leader = tokio::spawn(me.lead());
     sleep(Duration::from_secs(20)).await;
     assert!(faults.hits(unread) > 4);
-    assert_eq!(faults.hits(unmade), 0, "made without knowing whether it is there");
+    assert_eq!(faults.hits(uncreated), 0, "created without knowing whether it exists");
     faults.disable(unread);
     sleep(Duration::from_secs(20)).await;
-    assert!(faults.hits(unmade) > 4 && !leadership.still_held());
-    faults.disable(unmade);
+    assert!(faults.hits(uncreated) > 4 && !leadership.still_held());
+    faults.disable(uncreated);
     assert!(leader.await.unwrap().leadership.still_held());
 }
 
 /// Proves LE-8, RUN-34.
 #[tokio::test(start_paused = true)]
-async fn the_election_speaks_under_its_own_name_and_waits_half_a_deadline() {
+async fn election_has_its_own_user_agent_and_times_out_at_half_the_renew_deadline() {
     let server = server();
     let faults = keleustes_apiserver::Faults::new();
     let connection = Connection::from_service(faults.layer(server.clone()));
@@ -71,16 +74,16 @@ async fn the_election_speaks_under_its_own_name_and_waits_half_a_deadline() {
     assert!(began.elapsed() >= Duration::from_secs(5 + 2), "{:?}", began.elapsed());
     assert!(began.elapsed() < Duration::from_millis(5_000 + 4_500), "{:?}", began.elapsed());
     assert!(me.leadership.still_held());
-    let watched = |target: &str| target.contains("watch=");
+    let is_watch = |target: &str| target.contains("watch=");
     for request in server.requests() {
         assert!(request.user_agent.ends_with("/leader-election"), "{}", request.user_agent);
-        assert!(watched(&request.target) || request.target.contains("timeout=5s"), "{}", request.target);
+        assert!(is_watch(&request.target) || request.target.contains("timeout=5s"), "{}", request.target);
     }
 }
 
 /// Proves LE-14, LE-25: foreign metadata stays, foreign parts of the spec do not.
 #[tokio::test(start_paused = true)]
-async fn taking_a_lease_replaces_its_spec_and_nothing_else_of_the_version_that_was_read() {
+async fn acquiring_a_lease_replaces_only_its_spec_at_the_read_resource_version() {
     let server = server();
     let stored = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -95,7 +98,7 @@ async fn taking_a_lease_replaces_its_spec_and_nothing_else_of_the_version_that_w
         .add(FaultRule::new(InjectedFault::status(409, "Conflict", "changed")).method(Method::PUT).times(1));
     let began = Instant::now();
     let _me = me.lead().await;
-    assert!(began.elapsed() >= Duration::from_secs(2), "a refused try was not waited for");
+    assert!(began.elapsed() >= Duration::from_secs(2), "no wait after a refused try");
     let requests = server.requests();
     let put = requests.iter().find(|request| request.method == Method::PUT).unwrap();
     let body = put.json();
@@ -110,13 +113,13 @@ async fn taking_a_lease_replaces_its_spec_and_nothing_else_of_the_version_that_w
 
 /// Proves LE-80.
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_created_and_replaced_and_nothing_else_is_done_to_it() {
+async fn lease_is_only_created_and_updated() {
     let server = server();
     let old = contestant(&server, "old", 0).lead().await;
-    let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
+    let standby = tokio::spawn(contestant(&server, "heir", 0).lead());
     sleep(Duration::from_secs(30)).await;
     assert_eq!(old.stop().await, TermEnd::Stopped { released: true });
-    let _heir = heir.await.unwrap();
+    let _heir = standby.await.unwrap();
     let of_one = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager?";
     for request in server.requests().iter().filter(|request| request.method != Method::GET) {
         let is_create = request.method == Method::POST;
@@ -127,30 +130,30 @@ async fn a_lease_is_created_and_replaced_and_nothing_else_is_done_to_it() {
 
 /// Proves LE-81, LE-90, LE-91, RUN-12.
 #[tokio::test(start_paused = true)]
-async fn an_announcer_writes_events_on_the_lease_and_counts() {
+async fn announcer_writes_events_on_the_lease_and_sets_metrics() {
     let server = server();
     let Machine { client, clocks, .. } = machine(&server, 0);
     let metrics = Metrics::new();
     let (announcer, writer) =
-        Announcer::new(client.clone(), clocks.clone(), chance("events"), metrics.clone());
-    let settings = LeaderElectionConfig::new("me".to_owned());
-    let election = LeaderElection::new(client, settings, clocks, chance("me"), Arc::new(announcer)).unwrap();
-    let counted = |line: &str| metrics.text().lines().any(|shown| shown == line);
+        Announcer::new(client.clone(), clocks.clone(), random("events"), metrics.clone());
+    let config = LeaderElectionConfig::new("me".to_owned());
+    let election = LeaderElection::new(client, config, clocks, random("me"), Arc::new(announcer)).unwrap();
+    let has_metric = |line: &str| metrics.text().lines().any(|metric_line| metric_line == line);
     let mut acquiring = Box::pin(election.acquire(never()));
     assert!(futures::poll!(&mut acquiring).is_pending());
     assert!(
-        counted("leader_election_master_status{name=\"kube-controller-manager\"} 0"),
+        has_metric("leader_election_master_status{name=\"kube-controller-manager\"} 0"),
         "{}",
         metrics.text()
     );
     let leading = acquiring.await.unwrap();
-    assert!(counted("leader_election_master_status{name=\"kube-controller-manager\"} 1"));
+    assert!(has_metric("leader_election_master_status{name=\"kube-controller-manager\"} 1"));
     edit(&server, "leaseTransitions", json!(3));
     let ended = leading.hold(sleep(Duration::from_secs(5))).await;
     assert_eq!(ended, TermEnd::Stopped { released: true });
-    assert!(counted("leader_election_master_status{name=\"kube-controller-manager\"} 0"));
-    assert!(counted("leader_election_slowpath_total{name=\"kube-controller-manager\"} 1"));
-    // All recorders are gone, so the writer ends when everything is written.
+    assert!(has_metric("leader_election_master_status{name=\"kube-controller-manager\"} 0"));
+    assert!(has_metric("leader_election_slowpath_total{name=\"kube-controller-manager\"} 1"));
+    // All recorders are dropped, so the writer ends when everything is written.
     writer.run(tokio_util::sync::CancellationToken::new()).await;
     let mut events = server.objects("events");
     events.sort_by_key(|event| event["message"].as_str().unwrap().to_owned());
@@ -176,7 +179,7 @@ async fn an_announcer_writes_events_on_the_lease_and_counts() {
 
 /// Proves LE-12, LE-20.
 #[tokio::test(start_paused = true)]
-async fn a_leader_renews_with_one_put_each_period() {
+async fn leader_renews_with_one_put_each_period() {
     let server = server();
     let me = contestant(&server, "me", 0).lead().await;
     server.clear_requests();
@@ -197,32 +200,35 @@ async fn a_leader_renews_with_one_put_each_period() {
 
 /// Proves LE-13, LE-24, LE-26: only the local clock counts, whatever the other's says.
 #[tokio::test(start_paused = true)]
-async fn a_dead_leader_is_succeeded_when_its_lease_runs_out_whatever_the_clocks_say() {
+async fn dead_leader_is_succeeded_at_expiry_with_any_clock_skew() {
     for skew_seconds in [0, 7_200, -7_200] {
         let server = server();
         let dead = contestant(&server, "dead", 0).lead().await;
-        let heir = tokio::spawn(contestant(&server, "heir", skew_seconds).lead());
+        let standby = tokio::spawn(contestant(&server, "heir", skew_seconds).lead());
         sleep(Duration::from_secs(61)).await;
         assert_eq!(holder(&server), "dead");
-        let written =
-            server.requests().iter().filter(|it| it.body.windows(4).any(|part| part == b"heir")).count();
-        assert_eq!(written, 0, "a held lease was written to");
+        let written = server
+            .requests()
+            .iter()
+            .filter(|request| request.body.windows(4).any(|part| part == b"heir"))
+            .count();
+        assert_eq!(written, 0, "wrote to a lease held by another");
         dead.ended.abort();
         let renewed_at = Instant::now() - Duration::from_secs(1);
-        let heir = heir.await.unwrap();
+        let standby = standby.await.unwrap();
         let waited = renewed_at.elapsed();
         assert!(waited >= Duration::from_secs(15), "too early: {waited:?}, skew {skew_seconds}");
         assert!(waited < Duration::from_millis(15_050), "too late: {waited:?}, skew {skew_seconds}");
-        assert!(heir.leadership.still_held() && !dead.leadership.still_held());
+        assert!(standby.leadership.still_held() && !dead.leadership.still_held());
         assert_eq!(lease(&server)["spec"]["leaseTransitions"], 1);
     }
 }
 
-/// Notes when it was told to prepare.
+/// Records when a takeover is prepared.
 #[derive(Default)]
-struct Preparing(Mutex<Vec<Instant>>);
+struct RecordingHandover(Mutex<Vec<Instant>>);
 
-impl Handover for Preparing {
+impl Handover for RecordingHandover {
     fn handover_record(&self) -> Option<String> {
         None
     }
@@ -232,18 +238,18 @@ impl Handover for Preparing {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_prepares_once_when_the_leader_is_silent_for_too_long_to_write() {
-    let (server, preparing) = (server(), Arc::new(Preparing::default()));
+async fn standby_prepares_takeover_once_when_the_leader_can_no_longer_write() {
+    let (server, recording) = (server(), Arc::new(RecordingHandover::default()));
     let dead = contestant(&server, "dead", 0).lead().await;
     let mut standby = contestant(&server, "heir", 0);
-    standby.election = standby.election.with_handover(preparing.clone());
-    let heir = tokio::spawn(standby.election.acquire(never()));
+    standby.election = standby.election.with_handover(recording.clone());
+    let standby = tokio::spawn(standby.election.acquire(never()));
     sleep(Duration::from_secs(61)).await;
-    assert!(preparing.0.lock().is_empty());
+    assert!(recording.0.lock().is_empty());
     dead.ended.abort();
     let renewed_at = Instant::now() - Duration::from_secs(1);
-    let leading = heir.await.unwrap().unwrap();
-    let prepared = preparing.0.lock().clone();
+    let leading = standby.await.unwrap().unwrap();
+    let prepared = recording.0.lock().clone();
     assert_eq!(prepared.len(), 1);
     let waited = prepared[0] - renewed_at;
     assert!((13_000..13_050).contains(&waited.as_millis()), "{waited:?}");
@@ -252,49 +258,49 @@ async fn a_standby_prepares_once_when_the_leader_is_silent_for_too_long_to_write
 
 /// Proves LE-40, LE-43.
 #[tokio::test(start_paused = true)]
-async fn a_released_lease_is_taken_at_once() {
+async fn released_lease_is_taken_immediately() {
     let server = server();
     let old = contestant(&server, "old", 0).lead().await;
-    let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
+    let standby = tokio::spawn(contestant(&server, "heir", 0).lead());
     sleep(Duration::from_secs(31)).await;
-    let asked = Instant::now();
+    let stopped_at = Instant::now();
     assert_eq!(old.stop().await, TermEnd::Stopped { released: true });
-    let heir = heir.await.unwrap();
-    assert!(asked.elapsed() < Duration::from_millis(100), "{:?}", asked.elapsed());
-    assert!(heir.leadership.still_held());
+    let standby = standby.await.unwrap();
+    assert!(stopped_at.elapsed() < Duration::from_millis(100), "{:?}", stopped_at.elapsed());
+    assert!(standby.leadership.still_held());
     assert_eq!(lease(&server)["spec"]["leaseTransitions"], 1);
 }
 
 /// Proves LE-40.
 #[tokio::test(start_paused = true)]
-async fn releasing_leaves_an_empty_name_and_one_second() {
+async fn release_writes_an_empty_holder_and_one_second() {
     let server = server();
     let me = contestant(&server, "me", 0).lead().await;
     sleep(Duration::from_secs(5)).await;
-    let (leadership, diary) = (me.leadership.clone(), Arc::clone(&me.diary));
+    let (leadership, observed) = (me.leadership.clone(), Arc::clone(&me.observed));
     assert_eq!(me.stop().await, TermEnd::Stopped { released: true });
     assert!(!leadership.still_held());
     let spec = lease(&server)["spec"].clone();
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(""), &json!(1)));
     assert_eq!((&spec["leaseTransitions"], &spec["acquireTime"]), (&json!(0), &spec["renewTime"]));
-    assert_eq!(diary.events.lock().last().unwrap().message, "me stopped leading");
-    assert_eq!(diary.notes.lock().last().unwrap(), "kube-controller-manager false");
+    assert_eq!(observed.events.lock().last().unwrap().message, "me stopped leading");
+    assert_eq!(observed.metrics.lock().last().unwrap(), "kube-controller-manager false");
 }
 
 /// Proves LE-44, RUN-70.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_not_to_be_released_runs_out() {
+async fn lease_without_release_on_stop_expires() {
     let server = server();
-    let settings =
+    let config =
         LeaderElectionConfig { release_on_stop: false, ..LeaderElectionConfig::new("old".to_owned()) };
-    let old = machine(&server, 0).compete(settings).lead().await;
-    let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
+    let old = machine(&server, 0).compete(config).lead().await;
+    let standby = tokio::spawn(contestant(&server, "heir", 0).lead());
     sleep(Duration::from_secs(31)).await;
-    let (asked, leadership) = (Instant::now(), old.leadership.clone());
+    let (stopped_at, leadership) = (Instant::now(), old.leadership.clone());
     assert_eq!(old.stop().await, TermEnd::Stopped { released: false });
     assert_eq!((holder(&server), leadership.still_held()), ("old".to_owned(), false));
-    heir.await.unwrap();
-    assert!(asked.elapsed() >= Duration::from_secs(14), "{:?}", asked.elapsed());
+    standby.await.unwrap();
+    assert!(stopped_at.elapsed() >= Duration::from_secs(14), "{:?}", stopped_at.elapsed());
 }
 
 /// Proves LE-43.
@@ -302,43 +308,43 @@ async fn a_lease_that_is_not_to_be_released_runs_out() {
 async fn without_a_watch_a_released_lease_is_found_by_polling() {
     let server = server();
     let old = contestant(&server, "old", 0).lead().await;
-    let heir = contestant(&server, "heir", 0);
-    heir.faults.add(FaultRule::new(InjectedFault::status(403, "Forbidden", "no watching")).watch(true));
-    let heir = tokio::spawn(heir.lead());
+    let standby = contestant(&server, "heir", 0);
+    standby.faults.add(FaultRule::new(InjectedFault::status(403, "Forbidden", "no watching")).watch(true));
+    let standby = tokio::spawn(standby.lead());
     sleep(Duration::from_secs(31)).await;
-    let asked = Instant::now();
+    let stopped_at = Instant::now();
     assert_eq!(old.stop().await, TermEnd::Stopped { released: true });
-    heir.await.unwrap();
-    assert!(asked.elapsed() < Duration::from_millis(4_500), "{:?}", asked.elapsed());
+    standby.await.unwrap();
+    assert!(stopped_at.elapsed() < Duration::from_millis(4_500), "{:?}", stopped_at.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_is_opened_again() {
+async fn ended_watch_is_opened_again() {
     let server = server();
     let old = contestant(&server, "old", 0).lead().await;
-    let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
+    let standby = tokio::spawn(contestant(&server, "heir", 0).lead());
     sleep(Duration::from_secs(31)).await;
     server.expire_watches();
     sleep(Duration::from_secs(3)).await;
-    let asked = Instant::now();
+    let stopped_at = Instant::now();
     assert_eq!(old.stop().await, TermEnd::Stopped { released: true });
-    heir.await.unwrap();
-    assert!(asked.elapsed() < Duration::from_millis(100), "{:?}", asked.elapsed());
+    standby.await.unwrap();
+    assert!(stopped_at.elapsed() < Duration::from_millis(100), "{:?}", stopped_at.elapsed());
 }
 
 /// Proves LE-33, LE-36, LE-106. Trust ends first, then the term, and only then may others begin.
 #[tokio::test(start_paused = true)]
-async fn a_leader_cut_off_stops_writing_then_ends_before_others_begin() {
+async fn disconnected_leader_stops_writing_and_ends_before_another_leads() {
     let hanging = InjectedFault::Hang;
     let refusing = InjectedFault::ConnectionError(std::io::ErrorKind::ConnectionRefused);
     let failing = InjectedFault::status(500, "InternalError", "etcd is away");
-    for verdict in [hanging, refusing, failing] {
+    for fault in [hanging, refusing, failing] {
         let server = server();
         let cut_off = contestant(&server, "cut-off", 0).lead().await;
-        let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
+        let standby = tokio::spawn(contestant(&server, "heir", 0).lead());
         sleep(Duration::from_secs(31)).await;
         let renewed_at = Instant::now() - Duration::from_secs(1);
-        cut_off.faults.add(FaultRule::new(verdict));
+        cut_off.faults.add(FaultRule::new(fault));
         sleep(Duration::from_millis(8_900)).await;
         assert!(cut_off.leadership.still_held());
         sleep(Duration::from_millis(200)).await;
@@ -351,23 +357,23 @@ async fn a_leader_cut_off_stops_writing_then_ends_before_others_begin() {
             "{lasted:?}"
         );
         assert_eq!(holder(&server), "cut-off");
-        assert_eq!(cut_off.diary.events.lock().last().unwrap().message, "cut-off stopped leading");
-        heir.await.unwrap();
+        assert_eq!(cut_off.observed.events.lock().last().unwrap().message, "cut-off stopped leading");
+        standby.await.unwrap();
         assert!(renewed_at.elapsed() >= Duration::from_secs(15));
     }
 }
 
 /// Proves LE-105. What a SIGSTOP does: nothing runs, time goes on.
 #[tokio::test(start_paused = true)]
-async fn a_process_that_slept_through_its_lease_wakes_up_lost_and_sends_nothing() {
+async fn process_suspended_past_its_lease_ends_and_sends_nothing() {
     let server = server();
-    let sleeper = contestant(&server, "sleeper", 0);
-    let leading = sleeper.election.acquire(never()).await.unwrap();
+    let suspended = contestant(&server, "sleeper", 0);
+    let leading = suspended.election.acquire(never()).await.unwrap();
     assert!(leading.leadership().still_held());
-    let heir = contestant(&server, "heir", 0).lead().await;
+    let standby = contestant(&server, "heir", 0).lead().await;
     assert_eq!(holder(&server), "heir");
-    assert!(!sleeper.leadership.still_held() && heir.leadership.still_held());
-    heir.ended.abort();
+    assert!(!suspended.leadership.still_held() && standby.leadership.still_held());
+    standby.ended.abort();
     sleep(Duration::from_millis(10)).await;
     server.clear_requests();
     assert_eq!(leading.hold(never()).await, TermEnd::Lost);
@@ -376,15 +382,16 @@ async fn a_process_that_slept_through_its_lease_wakes_up_lost_and_sends_nothing(
 
 /// Proves LE-100, LE-101, LE-102.
 #[tokio::test(start_paused = true)]
-async fn strange_edits_do_not_end_a_term_that_nobody_else_began() {
+async fn edits_of_the_lease_do_not_end_a_term_without_another_holder() {
     let server = server();
     let me = contestant(&server, "me", 0).lead().await;
-    let slow = |me: &Leader| me.diary.notes.lock().iter().filter(|note| note.ends_with("slow")).count();
+    let slow_path_count =
+        |me: &Leader| me.observed.metrics.lock().iter().filter(|metric| metric.ends_with("slow")).count();
 
     edit(&server, "leaseTransitions", json!(6));
     sleep(Duration::from_secs(3)).await;
     assert!(me.leadership.still_held());
-    assert_eq!((lease(&server)["spec"]["leaseTransitions"].as_i64(), slow(&me)), (Some(6), 1));
+    assert_eq!((lease(&server)["spec"]["leaseTransitions"].as_i64(), slow_path_count(&me)), (Some(6), 1));
 
     edit(&server, "holderIdentity", json!(""));
     sleep(Duration::from_secs(3)).await;
@@ -404,12 +411,12 @@ async fn strange_edits_do_not_end_a_term_that_nobody_else_began() {
 
 /// Proves LE-35, LE-42, LE-103.
 #[tokio::test(start_paused = true)]
-async fn a_lease_in_another_name_stops_writes_at_once_and_is_not_released() {
+async fn lease_with_another_holder_stops_writes_and_is_not_released() {
     let server = server();
     let me = contestant(&server, "me", 0).lead().await;
     edit(&server, "holderIdentity", json!("other"));
     sleep(Duration::from_millis(2_100)).await;
-    assert!(!me.leadership.still_held(), "known to be another's, yet trusted");
+    assert!(!me.leadership.still_held(), "held by another process, yet trusted");
     assert!(!me.ended.is_finished());
     let leadership = me.leadership.clone();
     assert_eq!(me.stop().await, TermEnd::Stopped { released: false });
@@ -424,7 +431,7 @@ async fn a_lease_in_another_name_stops_writes_at_once_and_is_not_released() {
 
 /// Proves LE-41.
 #[tokio::test(start_paused = true)]
-async fn releasing_looks_again_after_a_conflict_and_gives_up_on_other_errors() {
+async fn release_reads_again_after_a_conflict_and_gives_up_on_other_errors() {
     let server = server();
     let me = contestant(&server, "me", 0).lead().await;
     me.faults
@@ -438,14 +445,14 @@ async fn releasing_looks_again_after_a_conflict_and_gives_up_on_other_errors() {
 
     let me = contestant(&server, "me", 0).lead().await;
     me.faults.add(FaultRule::new(InjectedFault::status(409, "Conflict", "always")).method(Method::PUT));
-    let asked = Instant::now();
-    // An API server that is always in conflict answers in no time at all here, so time is made to pass.
+    let stopped_at = Instant::now();
+    // An API server that always returns a conflict responds in no time here, so a delay is added.
     me.faults.add(FaultRule::new(InjectedFault::DelayThen(
         Duration::from_millis(50),
         Box::new(InjectedFault::Pass),
     )));
     assert_eq!(me.stop().await, TermEnd::Stopped { released: false });
-    assert_eq!(asked.elapsed().as_secs(), 10);
+    assert_eq!(stopped_at.elapsed().as_secs(), 10);
 
     let server = self::server();
     let me = contestant(&server, "me", 0).lead().await;
@@ -456,7 +463,7 @@ async fn releasing_looks_again_after_a_conflict_and_gives_up_on_other_errors() {
 
 /// Proves LE-109.
 #[tokio::test(start_paused = true)]
-async fn a_standby_outlives_any_outage_and_stops_when_asked() {
+async fn standby_survives_an_outage_and_stops_when_asked() {
     let server = server();
     let standby = contestant(&server, "standby", 0);
     let outage = standby
@@ -470,11 +477,11 @@ async fn a_standby_outlives_any_outage_and_stops_when_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_answer_was_not_awaited_is_taken_back() {
+async fn claim_with_unawaited_response_is_released() {
     let server = server();
-    let hasty = contestant(&server, "hasty", 0);
+    let stopped_early = contestant(&server, "stopped-early", 0);
     let lost_answer = InjectedFault::ApplyThen(Box::new(InjectedFault::Hang));
-    hasty.faults.add(FaultRule::new(lost_answer).method(Method::POST).times(1));
-    assert!(hasty.election.acquire(sleep(Duration::from_secs(1))).await.is_none());
+    stopped_early.faults.add(FaultRule::new(lost_answer).method(Method::POST).times(1));
+    assert!(stopped_early.election.acquire(sleep(Duration::from_secs(1))).await.is_none());
     assert_eq!(holder(&server), "");
 }

@@ -1,4 +1,4 @@
-//! A namespace goes, with all that is in it and nothing else, whatever happens on the way.
+//! A namespace is deleted with its content and nothing else, with every fault.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use keleustes_objects::{Key, Kind as _, Namespace};
 use keleustes_plan::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Case, survive};
+use super::{Case, converges_with_every_fault};
 
 fn given(server: &ApiServer) {
-    for name in ["going", "staying"] {
+    for name in ["terminating", "active"] {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name},
             "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
         server.seed(namespace).unwrap();
@@ -29,35 +29,36 @@ fn given(server: &ApiServer) {
 fn when(server: ApiServer) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let client = kube::Client::new(server, "default");
-        let delete = Call::delete(&Namespace::RESOURCE, &Key::cluster("going"), &DeleteOptions::default());
+        let delete =
+            Call::delete(&Namespace::RESOURCE, &Key::cluster("terminating"), &DeleteOptions::default());
         delete.send(&client).await.unwrap();
     })
 }
 
 fn then(server: &ApiServer) -> Result<(), String> {
-    if server.object("namespaces", "", "going").is_some() {
-        return Err("the namespace is still there".to_owned());
+    if server.object("namespaces", "", "terminating").is_some() {
+        return Err("the namespace still exists".to_owned());
     }
     let count = |namespace: &str| {
         let objects = server.snapshot();
         let inside = |object: &&std::sync::Arc<Value>| object["metadata"]["namespace"] == namespace;
         objects.iter().filter(inside).count()
     };
-    match (count("going"), count("staying")) {
+    match (count("terminating"), count("active")) {
         (0, 12) => Ok(()),
-        (left, staying) => Err(format!("{left} objects left, {staying} of 12 untouched")),
+        (left, active) => Err(format!("{left} objects left, {active} of 12 unchanged")),
     }
 }
 
 /// Proves NS-28, NS-44, NS-80, NS-85.
 #[test]
-fn a_namespace_goes_whatever_goes_wrong() {
-    survive(&Case {
+fn namespace_is_deleted_with_every_fault() {
+    converges_with_every_fault(&Case {
         controllers: || vec![namespace::controller(&namespace::NamespaceOptions::default())],
         given,
         when,
         then,
         within: Duration::from_secs(20),
-        rest: super::REST,
+        quiet_for: super::QUIET_FOR,
     });
 }

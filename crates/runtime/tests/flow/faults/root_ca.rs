@@ -1,4 +1,5 @@
-//! Every namespace gets the CA, gets it back, and nothing else is touched, whatever happens on the way.
+//! Every namespace gets the CA ConfigMap, gets it back after a deletion, and nothing else is changed, with
+//! every fault.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use keleustes_objects::{Key, Kind as _, Namespace, RootCaConfigMap};
 use keleustes_plan::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Case, survive};
+use super::{Case, converges_with_every_fault};
 
 const PEM: &str = "-----BEGIN CERTIFICATE-----";
 const NAME: &str = "kube-root-ca.crt";
@@ -29,7 +30,7 @@ fn given(server: &ApiServer) {
     server.seed(map("one", "another", "old")).unwrap();
 }
 
-/// Somebody makes a namespace, deletes a map and changes one, as far as they are there yet.
+/// A user creates a namespace, deletes a map and changes one, as far as they exist yet.
 fn when(server: ApiServer) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let client = kube::Client::new(server.clone(), "default");
@@ -49,7 +50,7 @@ fn then(server: &ApiServer) -> Result<(), String> {
             return Err(format!("{namespace} has {}", map["data"]));
         }
     }
-    let another = server.object("configmaps", "one", "another").ok_or("another map is gone")?;
+    let another = server.object("configmaps", "one", "another").ok_or("the other map is deleted")?;
     let maps = server.objects("configmaps").len();
     if another["data"]["ca.crt"] != "old" || maps != namespaces.len() + 1 {
         return Err(format!("{maps} maps in {} namespaces", namespaces.len()));
@@ -59,13 +60,13 @@ fn then(server: &ApiServer) -> Result<(), String> {
 
 /// Proves RCA-13, RCA-15, RCA-44, RCA-45.
 #[test]
-fn every_namespace_has_the_ca_whatever_goes_wrong() {
-    survive(&Case {
+fn every_namespace_has_the_ca_with_every_fault() {
+    converges_with_every_fault(&Case {
         controllers: || vec![controller(&RootCaCertificatePublisherOptions { ca: PEM.into() })],
         given,
         when,
         then,
         within: Duration::from_secs(10),
-        rest: super::REST,
+        quiet_for: super::QUIET_FOR,
     });
 }

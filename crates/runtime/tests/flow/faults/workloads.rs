@@ -1,5 +1,5 @@
-//! StatefulSets and DaemonSets come to their new template, with one pod for each number and node, whatever
-//! happens on the way.
+//! StatefulSets and DaemonSets roll out their new template, with one pod for each ordinal and node, with
+//! every fault.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use keleustes_controllers::{daemonset, statefulset};
 use keleustes_plan::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Case, survive};
+use super::{Case, converges_with_every_fault};
 
 const GENERATION: &str = "deprecated.daemonset.template.generation";
 const NODES: [&str; 2] = ["n0", "n1"];
@@ -23,7 +23,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Binds pods, runs them and lets them go, as schedulers and kubelets do, every few seconds.
+/// Binds, runs and deletes pods as scheduler and kubelets do, every few seconds.
 fn run_pods(server: ApiServer) {
     const WANTED: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\
                           /nodeSelectorTerms/0/matchFields/0/values/0";
@@ -50,39 +50,41 @@ fn run_pods(server: ApiServer) {
     });
 }
 
-/// Somebody changes the template, and more, after a while.
+/// A user changes the template, and more, after a while.
 async fn change(server: &ApiServer, resource: &str, change: fn(&mut Value)) {
     run_pods(server.clone());
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let there = server.object(resource, "default", "x").unwrap();
-    let mut changed = Value::clone(&there);
+    let actual = server.object(resource, "default", "x").unwrap();
+    let mut changed = Value::clone(&actual);
     changed["spec"]["template"] = template("v2");
     changed["metadata"]["generation"] = json!(2);
     change(&mut changed);
     server.seed(changed).unwrap();
 }
 
-/// Each pod by what it is known by, and its image.
-fn pods(server: &ApiServer, known_by: &str) -> Vec<(String, String)> {
-    let told =
-        |pod: &Arc<Value>| (text(pod, known_by).to_owned(), text(pod, "/spec/containers/0/image").to_owned());
-    let mut pods: Vec<_> = server.objects("pods").iter().map(told).collect();
+/// Each pod's identifying field and image.
+fn pods(server: &ApiServer, id_pointer: &str) -> Vec<(String, String)> {
+    let id_and_image = |pod: &Arc<Value>| {
+        (text(pod, id_pointer).to_owned(), text(pod, "/spec/containers/0/image").to_owned())
+    };
+    let mut pods: Vec<_> = server.objects("pods").iter().map(id_and_image).collect();
     pods.sort();
     pods
 }
 
-/// One revision of the new template, and at most one of the one before: who was held up has never seen that.
+/// One revision of the new template, and at most one of the previous one: a delayed controller never sees
+/// that.
 fn expect_revisions(server: &ApiServer) -> Result<(), String> {
     let image =
         |revision: &Arc<Value>| text(revision, "/data/spec/template/spec/containers/0/image").to_owned();
     let mut images: Vec<_> = server.objects("controllerrevisions").iter().map(image).collect();
     images.sort();
-    let is_fine = images == ["v2"] || images == ["v1", "v2"];
-    if is_fine { Ok(()) } else { Err(format!("revisions of {images:?}")) }
+    let is_expected = images == ["v2"] || images == ["v1", "v2"];
+    if is_expected { Ok(()) } else { Err(format!("revisions of {images:?}")) }
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(what: &str, there: &T, wanted: &T) -> Result<(), String> {
-    if there == wanted { Ok(()) } else { Err(format!("{what}: {there:?} instead of {wanted:?}")) }
+fn expect<T: PartialEq + std::fmt::Debug>(what: &str, actual: &T, wanted: &T) -> Result<(), String> {
+    if actual == wanted { Ok(()) } else { Err(format!("{what}: {actual:?} instead of {wanted:?}")) }
 }
 
 fn all_v2(names: &[&str]) -> Vec<(String, String)> {
@@ -114,26 +116,27 @@ fn when_stateful_set_changes(server: ApiServer) -> BoxFuture<'static, ()> {
 fn then_stateful_set(server: &ApiServer) -> Result<(), String> {
     expect("pods", &pods(server, "/metadata/name"), &all_v2(&["x-0"]))?;
     expect_revisions(server)?;
-    let set = server.object("statefulsets", "default", "x").ok_or("the set is gone")?;
+    let set = server.object("statefulsets", "default", "x").ok_or("the set does not exist")?;
     let status = &set["status"];
     for count in ["replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"] {
         expect(count, &status[count], &json!(1))?;
     }
     expect("revision", &status["currentRevision"], &status["updateRevision"])?;
-    let claim = server.object("persistentvolumeclaims", "default", "data-x-0").ok_or("its claim is gone")?;
+    let claim =
+        server.object("persistentvolumeclaims", "default", "data-x-0").ok_or("its claim does not exist")?;
     expect("owner", &text(&claim, "/metadata/ownerReferences/0/kind"), &"StatefulSet")
 }
 
 /// Proves STS-18, STS-47, STS-64.
 #[test]
-fn numbered_pods_move_on_whatever_goes_wrong() {
-    survive(&Case {
+fn statefulset_rolls_out_with_every_fault() {
+    converges_with_every_fault(&Case {
         controllers: || vec![statefulset::controller(&statefulset::StatefulSetOptions::default())],
         given: given_stateful_set,
         when: when_stateful_set_changes,
         then: then_stateful_set,
         within: Duration::from_secs(200),
-        rest: super::REST,
+        quiet_for: super::QUIET_FOR,
     });
 }
 
@@ -165,7 +168,7 @@ fn then_daemon_set(server: &ApiServer) -> Result<(), String> {
         .map(|pod| text(pod, "/metadata/labels/controller-revision-hash").to_owned())
         .collect();
     expect("hashes", &hashes.len(), &1)?;
-    let set = server.object("daemonsets", "default", "x").ok_or("the set is gone")?;
+    let set = server.object("daemonsets", "default", "x").ok_or("the set does not exist")?;
     for count in
         ["desiredNumberScheduled", "currentNumberScheduled", "updatedNumberScheduled", "numberAvailable"]
     {
@@ -176,13 +179,13 @@ fn then_daemon_set(server: &ApiServer) -> Result<(), String> {
 
 /// Proves DS-42, DS-73, DS-77.
 #[test]
-fn daemons_move_on_whatever_goes_wrong() {
-    survive(&Case {
+fn daemonset_rolls_out_with_every_fault() {
+    converges_with_every_fault(&Case {
         controllers: || vec![daemonset::controller(&daemonset::DaemonSetOptions::default())],
         given: given_daemon_set,
         when: when_daemon_set_changes,
         then: then_daemon_set,
         within: Duration::from_secs(200),
-        rest: super::REST,
+        quiet_for: super::QUIET_FOR,
     });
 }

@@ -1,4 +1,4 @@
-//! Pods that nobody else will finish off go, and no others, whatever happens on the way.
+//! The pod garbage collector deletes the right pods and no others, with every fault.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use keleustes_apiserver::ApiServer;
 use keleustes_controllers::pod_garbage_collector::{PodGarbageCollectorOptions, controller};
 use serde_json::{Value, json};
 
-use super::{Case, survive};
+use super::{Case, converges_with_every_fault};
 
-const GOING: [&str; 6] = ["old", "older", "orphan", "orphan-done", "out-of-service", "unscheduled"];
-const STAYING: [&str; 4] = ["pending", "running", "young", "younger"];
+const COLLECTED: [&str; 6] = ["old", "older", "orphan", "orphan-done", "out-of-service", "unscheduled"];
+const KEPT: [&str; 4] = ["pending", "running", "young", "younger"];
 
 fn pod(name: &str, node: &str, phase: &str) -> Value {
-    let second = GOING.iter().chain(&STAYING).position(|there| *there == name);
+    let second = COLLECTED.iter().chain(&KEPT).position(|pod| *pod == name);
     let created_at = format!("2025-01-01T00:00:{:02}Z", second.unwrap_or_default());
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -40,8 +40,8 @@ fn given(server: &ApiServer) {
     for pod in [
         pod("old", "n", "Succeeded"),
         pod("older", "n", "Failed"),
-        pod("orphan", "gone", "Running"),
-        pod("orphan-done", "gone", "Failed"),
+        pod("orphan", "deleted", "Running"),
+        pod("orphan-done", "deleted", "Failed"),
         terminating(pod("out-of-service", "out", "Running")),
         terminating(pod("unscheduled", "", "Pending")),
         pod("pending", "", "Pending"),
@@ -56,18 +56,18 @@ fn given(server: &ApiServer) {
 fn then(server: &ApiServer) -> Result<(), String> {
     let pods = server.objects("pods");
     let names: Vec<_> = pods.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap_or_default()).collect();
-    if names == STAYING { Ok(()) } else { Err(format!("there are {names:?}")) }
+    if names == KEPT { Ok(()) } else { Err(format!("there are {names:?}")) }
 }
 
 /// Proves PGC-13, PGC-30, PGC-32.
 #[test]
-fn pods_without_hope_go_whatever_goes_wrong() {
-    survive(&Case {
+fn pods_are_garbage_collected_with_every_fault() {
+    converges_with_every_fault(&Case {
         controllers: || vec![controller(PodGarbageCollectorOptions { terminated_pod_threshold: 2 })],
         given,
         when: |_| Box::pin(async {}),
         then,
         within: Duration::from_secs(70),
-        rest: super::REST,
+        quiet_for: super::QUIET_FOR,
     });
 }

@@ -1,5 +1,5 @@
-//! A node falls silent: it is said to be lost, what does not tolerate that leaves it, and nobody else is
-//! touched, whatever happens on the way.
+//! A node stops renewing its lease: it becomes unreachable, its pods without a toleration are evicted, and
+//! nothing else is changed, with every fault.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use keleustes_plan::BoxFuture;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Case, survive};
+use super::{Case, converges_with_every_fault};
 
-const SILENT: &str = "n0";
-const ALIVE: [&str; 3] = ["n1", "n2", "n3"];
+const UNREACHABLE: &str = "n0";
+const HEALTHY: [&str; 3] = ["n1", "n2", "n3"];
 
 fn node(name: &str) -> Value {
     let condition = |name: &str, status: &str| {
@@ -25,9 +25,9 @@ fn node(name: &str) -> Value {
     })
 }
 
-fn pod(node: &str, is_patient: bool) -> Value {
-    let name = format!("{node}-{}", if is_patient { "patient" } else { "hasty" });
-    let tolerations = if is_patient { json!([{"operator": "Exists"}]) } else { json!([]) };
+fn pod(node: &str, tolerates: bool) -> Value {
+    let name = format!("{node}-{}", if tolerates { "tolerating" } else { "intolerant" });
+    let tolerations = if tolerates { json!([{"operator": "Exists"}]) } else { json!([]) };
     let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": name},
@@ -51,7 +51,7 @@ fn renew(server: &ApiServer, node: &str, seconds: u64) {
 }
 
 fn given(server: &ApiServer) {
-    for name in ALIVE.into_iter().chain([SILENT]) {
+    for name in HEALTHY.into_iter().chain([UNREACHABLE]) {
         server.seed(node(name)).unwrap();
         renew(server, name, 0);
         server.seed(pod(name, true)).unwrap();
@@ -59,12 +59,12 @@ fn given(server: &ApiServer) {
     }
 }
 
-/// From now on, one of them does not renew its lease.
+/// From now on, one node does not renew its lease.
 fn when(server: ApiServer) -> BoxFuture<'static, ()> {
     let began = Instant::now();
     tokio::spawn(async move {
         loop {
-            ALIVE.iter().for_each(|node| renew(&server, node, 1 + began.elapsed().as_secs()));
+            HEALTHY.iter().for_each(|node| renew(&server, node, 1 + began.elapsed().as_secs()));
             tokio::time::sleep(Duration::from_secs(20)).await;
         }
     });
@@ -82,7 +82,7 @@ fn taints(server: &ApiServer, node: &str) -> Vec<String> {
     taints
 }
 
-/// What the `Ready` condition of an object says.
+/// The status of an object's `Ready` condition.
 fn ready(object: &Value) -> String {
     let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
@@ -91,38 +91,41 @@ fn ready(object: &Value) -> String {
 
 fn then(server: &ApiServer) -> Result<(), String> {
     let pods = server.objects("pods");
-    let told: Vec<_> = pods
+    let pods_ready: Vec<_> = pods
         .iter()
         .map(|pod| format!("{} {}", pod["metadata"]["name"].as_str().unwrap(), ready(pod)))
         .collect();
     let wanted = [
-        "n0-patient False",
-        "n1-hasty True",
-        "n1-patient True",
-        "n2-hasty True",
-        "n2-patient True",
-        "n3-hasty True",
-        "n3-patient True",
+        "n0-tolerating False",
+        "n1-intolerant True",
+        "n1-tolerating True",
+        "n2-intolerant True",
+        "n2-tolerating True",
+        "n3-intolerant True",
+        "n3-tolerating True",
     ];
-    let silent = (ready(&server.object("nodes", "", SILENT).unwrap()), taints(server, SILENT));
-    let lost = ["unreachable:NoExecute", "unreachable:NoSchedule"].map(str::to_owned);
+    let unreachable = (ready(&server.object("nodes", "", UNREACHABLE).unwrap()), taints(server, UNREACHABLE));
+    let expected_taints = ["unreachable:NoExecute", "unreachable:NoSchedule"].map(str::to_owned);
     let untouched = |node: &&str| {
         let object = server.object("nodes", "", node).unwrap();
         ready(&object) == "True"
             && taints(server, node).is_empty()
             && object["metadata"]["labels"]["beta.kubernetes.io/os"] == "linux"
     };
-    if told == wanted && silent == ("Unknown".to_owned(), lost.to_vec()) && ALIVE.iter().all(untouched) {
+    if pods_ready == wanted
+        && unreachable == ("Unknown".to_owned(), expected_taints.to_vec())
+        && HEALTHY.iter().all(untouched)
+    {
         return Ok(());
     }
-    let others: Vec<_> = ALIVE.iter().map(|node| taints(server, node)).collect();
-    Err(format!("pods {told:?}, the silent node {silent:?}, taints of the others {others:?}"))
+    let others: Vec<_> = HEALTHY.iter().map(|node| taints(server, node)).collect();
+    Err(format!("pods {pods_ready:?}, the unreachable node {unreachable:?}, taints of the others {others:?}"))
 }
 
 /// Proves NLC-29, NLC-47, NLC-65, NLC-87, TE-24, TE-30.
 #[test]
-fn a_silent_node_is_lost_whatever_goes_wrong() {
-    survive(&Case {
+fn unreachable_node_is_tainted_with_every_fault() {
+    converges_with_every_fault(&Case {
         controllers: || {
             vec![
                 node_lifecycle::controller(node_lifecycle::NodeLifecycleOptions {
@@ -136,18 +139,18 @@ fn a_silent_node_is_lost_whatever_goes_wrong() {
         when,
         then,
         within: Duration::from_secs(90),
-        rest: super::REST,
+        quiet_for: super::QUIET_FOR,
     });
 }
 
-/// One that was tainted before anybody was there to see it.
+/// A node that was tainted before the controller started.
 fn tainted(server: &ApiServer) {
-    let mut node = node(SILENT);
+    let mut node = node(UNREACHABLE);
     node["spec"] = json!({"taints": [{"key": "maintenance", "effect": "NoExecute"}]});
     server.seed(node).unwrap();
-    server.seed(pod(SILENT, true)).unwrap();
+    server.seed(pod(UNREACHABLE, true)).unwrap();
     for name in ["a", "b", "c"] {
-        let mut pod = pod(SILENT, false);
+        let mut pod = pod(UNREACHABLE, false);
         pod["metadata"]["name"] = json!(name);
         pod["spec"]["tolerations"] = json!([{"key": "maintenance", "operator": "Exists", "tolerationSeconds": if name == "c" { 30 } else { 0 }}]);
         server.seed(pod).unwrap();
@@ -156,17 +159,17 @@ fn tainted(server: &ApiServer) {
 
 /// Proves TE-24, TE-30, TE-32, TE-39.
 #[test]
-fn pods_leave_a_tainted_node_whatever_goes_wrong() {
-    survive(&Case {
+fn pods_are_evicted_from_a_tainted_node_with_every_fault() {
+    converges_with_every_fault(&Case {
         controllers: || vec![taint_eviction::controller(taint_eviction::TaintEvictionOptions::default())],
         given: tainted,
         when: |_| Box::pin(async {}),
         then: |server| {
             let pods = server.objects("pods");
             let names: Vec<_> = pods.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap()).collect();
-            if names == ["n0-patient"] { Ok(()) } else { Err(format!("there are {names:?}")) }
+            if names == ["n0-tolerating"] { Ok(()) } else { Err(format!("there are {names:?}")) }
         },
         within: Duration::from_secs(40),
-        rest: super::REST,
+        quiet_for: super::QUIET_FOR,
     });
 }

@@ -1,4 +1,4 @@
-//! A world for one test: an API server, faults, a watch that can be made to lag, and small controllers.
+//! A test cluster: an API server, faults, watches that can be made to lag, and small controllers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use http_body_util::{BodyExt as _, StreamBody};
 use keleustes_apiserver::{ApiServer, Faults, LoggedRequest, clock};
 use keleustes_objects::{Kind, Object, ObjectMeta, Resource, WireMeta};
 use keleustes_plan::{
-    AnyChange, BoxFuture as ScriptFuture, Context, Controller, Item, KindEntry, Loop, PlannedEvent,
+    AnyChange, BoxFuture as ReconcileFuture, Context, Controller, Item, KindEntry, Loop, PlannedEvent,
     ReconcileError, Reconciler, Requeue,
 };
 use keleustes_runtime::caches::{Cache, Caches, EventHandler};
@@ -26,64 +26,67 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::{BoxError, Layer as _, Service};
 
-/// Long enough for everything that has no reason to wait, too short for anything that has.
-const MOMENT: Duration = Duration::from_millis(1);
+/// Long enough for everything that does not wait for a timer, too short for anything that does.
+const SETTLE_FOR: Duration = Duration::from_millis(1);
 
-/// When every world begins: 2026-01-01T00:00:00Z.
+/// When every test cluster starts: 2026-01-01T00:00:00Z.
 const START_NANOSECONDS: i64 = 1_767_225_600_000_000_000;
 
-pub(crate) struct World {
+pub(crate) struct TestCluster {
     pub(crate) server: ApiServer,
     pub(crate) faults: Faults,
     pub(crate) tap: Tap,
     pub(crate) metrics: Metrics,
     pub(crate) caches: Caches,
-    pub(crate) leads: Arc<AtomicBool>,
+    pub(crate) is_leader: Arc<AtomicBool>,
     pub(crate) events: Arc<Mutex<Vec<PlannedEvent>>>,
-    pub(crate) surroundings: ControllerContext,
+    pub(crate) context: ControllerContext,
 }
 
-impl World {
+impl TestCluster {
     pub(crate) fn new() -> Self {
         Self::resyncing(None)
     }
 
     pub(crate) fn resyncing(resync_period: Option<Duration>) -> Self {
         let start = "2026-01-01T00:00:00Z".parse().unwrap();
-        Self::around(ApiServer::builder().seed(7).clock(clock::following_tokio(start)).build(), resync_period)
+        Self::on_server(
+            ApiServer::builder().seed(7).clock(clock::following_tokio(start)).build(),
+            resync_period,
+        )
     }
 
-    /// A new process around a server that may have seen others.
-    pub(crate) fn around(server: ApiServer, resync_period: Option<Duration>) -> Self {
-        Self::since(tokio::time::Instant::now(), server, resync_period)
+    /// A new process on a server that other processes may have used.
+    pub(crate) fn on_server(server: ApiServer, resync_period: Option<Duration>) -> Self {
+        Self::started_at(tokio::time::Instant::now(), server, resync_period)
     }
 
-    /// A new process in a world that began some time ago.
-    pub(crate) fn since(
+    /// A new process in a cluster that started some time ago.
+    pub(crate) fn started_at(
         began: tokio::time::Instant,
         server: ApiServer,
         resync_period: Option<Duration>,
     ) -> Self {
         let (faults, tap, metrics) = (Faults::new(), Tap::default(), Metrics::new());
-        // The wall clock goes with the time of the test, as the server's does.
+        // The wall clock follows the test's paused time, as the server's does.
         let wall = move || START_NANOSECONDS + i64::try_from(began.elapsed().as_nanos()).unwrap();
-        let (clocks, chance) = (Clocks::new(wall), Random::seeded(7));
+        let (clocks, random) = (Clocks::new(wall), Random::seeded(7));
         let client = tap.client(&faults, &server);
-        let caches = Caches::new(client, clocks.clone(), chance.clone(), metrics.clone(), resync_period);
-        let leads = Arc::new(AtomicBool::new(true));
-        let surroundings = ControllerContext {
+        let caches = Caches::new(client, clocks.clone(), random.clone(), metrics.clone(), resync_period);
+        let is_leader = Arc::new(AtomicBool::new(true));
+        let context = ControllerContext {
             caches: caches.clone(),
             clocks,
-            random: chance,
+            random,
             metrics: metrics.clone(),
             is_leader: Arc::new({
-                let leads = leads.clone();
-                move || leads.load(Ordering::Relaxed)
+                let is_leader = is_leader.clone();
+                move || is_leader.load(Ordering::Relaxed)
             }),
             in_flight_max: 4,
             predecessor_state: Arc::new(PredecessorState::None),
         };
-        Self { server, faults, tap, metrics, caches, leads, events: Arc::default(), surroundings }
+        Self { server, faults, tap, metrics, caches, is_leader, events: Arc::default(), context }
     }
 
     pub(crate) fn client(&self) -> kube::Client {
@@ -92,18 +95,18 @@ impl World {
 
     pub(crate) async fn start(&self, controller: Controller) -> RunningController {
         let events = self.events.clone();
-        let record = Arc::new(move |note| events.lock().push(note));
-        loops::start(controller, &self.surroundings, self.client(), record).await
+        let record = Arc::new(move |event| events.lock().push(event));
+        loops::start(controller, &self.context, self.client(), record).await
     }
 
-    /// Ends the process, so that the next one of the same test has the time for itself.
+    /// Stops the process, so that the next one of the same test runs alone.
     pub(crate) async fn stop(self, running: RunningController) {
         running.stop().await;
         self.caches.stop().await;
     }
 
-    /// A filled cache of a kind.
-    pub(crate) async fn filled<T: Kind>(&self) -> Arc<Cache> {
+    /// A synced cache of a kind.
+    pub(crate) async fn synced_cache<T: Kind>(&self) -> Arc<Cache> {
         let cache = self.caches.cache(&KindEntry::of::<T>());
         cache.wait_for_sync().await;
         cache
@@ -116,7 +119,7 @@ impl World {
 
     pub(crate) fn remove(&self, key: &str) {
         let (namespace, name) = key.split_once('/').unwrap();
-        assert!(self.server.remove("configmaps", namespace, name), "{key} is not there");
+        assert!(self.server.remove("configmaps", namespace, name), "{key} does not exist");
     }
 
     pub(crate) fn colour(&self, key: &str) -> Option<String> {
@@ -125,31 +128,31 @@ impl World {
         object["data"]["colour"].as_str().map(str::to_owned)
     }
 
-    /// The requests that changed something, or tried to.
+    /// The write requests.
     pub(crate) fn writes(&self) -> Vec<LoggedRequest> {
         self.server.requests().into_iter().filter(|request| request.method != Method::GET).collect()
     }
 
-    /// How often a kind has been listed, streamed or watched.
-    pub(crate) fn reads(&self, plural: &str, words: &str) -> usize {
+    /// How many list and watch requests of a resource contain these words.
+    pub(crate) fn reads(&self, plural: &str, text: &str) -> usize {
         let collection = format!("/{plural}?");
         let fits = |request: &LoggedRequest| {
             request.method == Method::GET
                 && request.target.contains(&collection)
-                && request.target.contains(words)
+                && request.target.contains(text)
         };
         self.server.requests().iter().filter(|request| fits(request)).count()
     }
 
     /// Whether the metrics have this line.
     pub(crate) fn metric(&self, line: &str) -> bool {
-        self.metrics.text().lines().any(|there| there == line)
+        self.metrics.text().lines().any(|metric_line| metric_line == line)
     }
 }
 
-/// Lets everything happen that has no reason to wait.
+/// Lets everything happen that does not wait for a timer.
 pub(crate) async fn settle() {
-    tokio::time::sleep(MOMENT).await;
+    tokio::time::sleep(SETTLE_FOR).await;
 }
 
 pub(crate) async fn wait(duration: Duration) {
@@ -162,7 +165,7 @@ pub(crate) fn config_map(key: &str, colour: &str) -> Value {
         "data": {"colour": colour}})
 }
 
-/// No object of this colour can be decoded.
+/// An object of this colour cannot be decoded.
 pub(crate) const UNREADABLE: &str = "unreadable";
 
 /// A kind for tests.
@@ -189,7 +192,7 @@ struct Data {
 impl TryFrom<Wire> for ConfigMap {
     type Error = &'static str;
 
-    /// One colour stands for whatever a decoder may stumble over.
+    /// One colour stands for anything that a decoder rejects.
     fn try_from(wire: Wire) -> Result<Self, &'static str> {
         let colour = wire.data.colour;
         if colour == UNREADABLE { Err("unreadable") } else { Ok(Self { meta: wire.metadata.into(), colour }) }
@@ -206,34 +209,33 @@ impl Kind for ConfigMap {
     const RESOURCE: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
 }
 
-/// Writes down what it is told: `+`, `-`, `~` or `=` (resync), the key, and the version's place in the
-/// world at the moment of telling.
-pub(crate) struct Notebook {
+/// Records changes: `+`, `-`, `~` or `=` (resync) and the key, and checks that the store holds them.
+pub(crate) struct ChangeLog {
     cache: Arc<Cache>,
     lines: Mutex<Vec<String>>,
     pub(crate) bookmarks: Mutex<usize>,
 }
 
-impl Notebook {
+impl ChangeLog {
     pub(crate) fn at(cache: &Arc<Cache>) -> Arc<Self> {
-        let notebook =
+        let log =
             Arc::new(Self { cache: cache.clone(), lines: Mutex::default(), bookmarks: Mutex::default() });
-        cache.add_event_handler(notebook.clone());
-        notebook
+        cache.add_event_handler(log.clone());
+        log
     }
 
-    /// How much was told since the last time it was asked.
+    /// How many changes were recorded since the last `take`.
     pub(crate) fn lines(&self) -> usize {
         self.lines.lock().len()
     }
 
-    /// What was told since the last time it was asked.
+    /// The changes since the last `take`.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.lines.lock())
     }
 }
 
-impl EventHandler for Notebook {
+impl EventHandler for ChangeLog {
     fn on_changes(&self, changes: &[AnyChange]) {
         if changes.is_empty() {
             *self.bookmarks.lock() += 1;
@@ -246,22 +248,22 @@ impl EventHandler for Notebook {
                 (Some(_), Some(_), _) => '~',
                 (Some(_), None, _) => '-',
             };
-            // The table must hold at least this state, or none if it is gone.
+            // The store must be at this resourceVersion or a later one.
             assert!(
                 !self.cache.resource_version().is_older_than(&meta.resource_version),
-                "told before the table holds it"
+                "delivered before the store holds it"
             );
             self.lines.lock().push(format!("{sign}{}", meta.key));
         }
     }
 }
 
-/// A script made of a function.
-pub(crate) struct Act<F>(F);
+/// A reconciler made of a function.
+pub(crate) struct FnReconciler<F>(F);
 
-impl<F> Reconciler for Act<F>
+impl<F> Reconciler for FnReconciler<F>
 where
-    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ScriptFuture<'a, Result<Requeue, ReconcileError>>
+    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ReconcileFuture<'a, Result<Requeue, ReconcileError>>
         + Send
         + Sync,
 {
@@ -269,76 +271,76 @@ where
         &'a self,
         cx: &'a mut Context<'_>,
         item: &'a Item,
-    ) -> ScriptFuture<'a, Result<Requeue, ReconcileError>> {
+    ) -> ReconcileFuture<'a, Result<Requeue, ReconcileError>> {
         (self.0)(cx, item)
     }
 }
 
-/// The way to make one; what a closure may return is told by its bounds.
-pub(crate) fn act<F>(act: F) -> Act<F>
+/// Creates one; the bounds give the closure's return type.
+pub(crate) fn reconcile_with<F>(reconcile: F) -> FnReconciler<F>
 where
-    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ScriptFuture<'a, Result<Requeue, ReconcileError>>
+    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ReconcileFuture<'a, Result<Requeue, ReconcileError>>
         + Send
         + Sync,
 {
-    Act(act)
+    FnReconciler(reconcile)
 }
 
-/// A loop that is woken by every change of a ConfigMap, under its key, and does this.
-pub(crate) fn on_config_maps<F>(act: F) -> Loop
+/// A loop that reconciles every changed ConfigMap with this function.
+pub(crate) fn on_config_maps<F>(reconcile: F) -> Loop
 where
-    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ScriptFuture<'a, Result<Requeue, ReconcileError>>
+    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ReconcileFuture<'a, Result<Requeue, ReconcileError>>
         + Send
         + Sync
         + 'static,
 {
-    Loop::reconciling("test", self::act(act))
-        .enqueue_on::<ConfigMap>(|change, _, wakes| wakes.add(&change.latest().meta.key))
+    Loop::reconciling("test", reconcile_with(reconcile))
+        .enqueue_on::<ConfigMap>(|change, _, enqueue| enqueue.add(&change.latest().meta.key))
 }
 
-/// Stands between client and server: notes what is asked for and what comes back, and can hold the
-/// frames of watches back.
+/// Sits between client and server: records what is requested and received, and can hold back the frames of
+/// watches.
 #[derive(Clone)]
 pub(crate) struct Tap {
     pub(crate) accepts: Arc<Mutex<Vec<String>>>,
     pub(crate) received: Arc<Mutex<Vec<Bytes>>>,
     lags: watch::Sender<&'static str>,
-    /// How long the answer to a POST is under way.
-    pub(crate) answers_take: Arc<Mutex<Duration>>,
+    /// How long the response to a POST is delayed.
+    pub(crate) post_response_delay: Arc<Mutex<Duration>>,
 }
 
 impl Default for Tap {
     fn default() -> Self {
         let lags = watch::Sender::new("");
-        Self { accepts: Arc::default(), received: Arc::default(), lags, answers_take: Arc::default() }
+        Self { accepts: Arc::default(), received: Arc::default(), lags, post_response_delay: Arc::default() }
     }
 }
 
 impl Tap {
-    /// From now on, watches of this resource deliver nothing; `*` stands for all.
+    /// From now on, watches of this resource deliver nothing; `*` means all resources.
     pub(crate) fn lag(&self, plural: &'static str) {
         self.lags.send_replace(plural);
     }
 
-    /// What was held back is delivered.
+    /// Delivers what was held back.
     pub(crate) fn catch_up(&self) {
         self.lags.send_replace("");
     }
 
     fn client(&self, faults: &Faults, server: &ApiServer) -> kube::Client {
-        kube::Client::new(Tapped { inner: faults.layer(server.clone()), tap: self.clone() }, "default")
+        kube::Client::new(TappedService { inner: faults.layer(server.clone()), tap: self.clone() }, "default")
     }
 }
 
 #[derive(Clone)]
-struct Tapped<S> {
+struct TappedService<S> {
     inner: S,
     tap: Tap,
 }
 
 type Boxed = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
 
-impl<S, B, R> Service<Request<B>> for Tapped<S>
+impl<S, B, R> Service<Request<B>> for TappedService<S>
 where
     S: Service<Request<B>, Response = Response<R>, Error = BoxError>,
     S::Future: Send + 'static,
@@ -361,9 +363,9 @@ where
         let (tap, answer) = (self.tap.clone(), self.inner.call(request));
         Box::pin(async move {
             let response = answer.await?;
-            let takes = *tap.answers_take.lock();
-            if is_post && !takes.is_zero() {
-                wait(takes).await;
+            let delay = *tap.post_response_delay.lock();
+            if is_post && !delay.is_zero() {
+                wait(delay).await;
             }
             Ok(response.map(|body| held_back(tap, target, body).boxed_unsync()))
         })
