@@ -26,8 +26,8 @@ pub(super) fn of<R: Replicated>(
     status.fully_labeled_replicas = count(&|pod| template_labels.is_subset_of(&pod.meta.labels));
     status.ready_replicas = count(&|pod| pod.is_ready());
     status.available_replicas = count(&|pod| pod.is_available(set.min_ready_seconds(), inputs.now));
-    let tells_terminating = R::HAS_TERMINATING_REPLICAS && options.count_terminating_replicas;
-    status.terminating_replicas = tells_terminating.then_some(inputs.terminating);
+    let reports_terminating = R::HAS_TERMINATING_REPLICAS && options.count_terminating_replicas;
+    status.terminating_replicas = reports_terminating.then_some(inputs.terminating);
     status.observed_generation = set.meta().generation;
     match failure {
         None => status.conditions.retain(|condition| condition.r#type != REPLICA_FAILURE),

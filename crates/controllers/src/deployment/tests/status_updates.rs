@@ -232,11 +232,11 @@ fn replica_failure_is_copied_from_the_replica_set() {
     assert_eq!(copied_annotations["lastUpdateTime"], copied_annotations["lastTransitionTime"]);
     assert_eq!(words(&there([failing(old(1, 1), "old"), new(3, 2)]))[2], "old");
     // An existing condition keeps its message, and is removed when nothing fails any more.
-    let mut told_before = complete(3);
+    let mut with_condition = complete(3);
     let earlier = condition("ReplicaFailure", "True", "FailedCreate", "earlier");
-    told_before["status"]["conditions"].as_array_mut().unwrap().insert(0, earlier);
-    check(cluster(told_before.clone(), [failing(new(3, 3), "new")]), "");
-    assert_eq!(written_condition(cluster(told_before, [new(3, 3)]), "ReplicaFailure"), Value::Null);
+    with_condition["status"]["conditions"].as_array_mut().unwrap().insert(0, earlier);
+    check(cluster(with_condition.clone(), [failing(new(3, 3), "new")]), "");
+    assert_eq!(written_condition(cluster(with_condition, [new(3, 3)]), "ReplicaFailure"), Value::Null);
 }
 
 /// Proves DEP-89.
