@@ -401,7 +401,7 @@ impl RunningLoop {
         }
     }
 
-    /// A panic ends this item's reconcile and nothing else: other items, other loops and the process go on.
+    /// A panic ends this item's reconcile and nothing else: other items, other loops and the process continue.
     fn contain_panic(&self, panic: &(dyn Any + Send)) -> ReconcileError {
         self.metrics.panicked(self.controller);
         let text = panic.downcast_ref::<&str>().copied();

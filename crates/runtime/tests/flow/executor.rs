@@ -47,7 +47,7 @@ fn executor(cluster: &TestCluster) -> Executor {
         status_coalescer: Arc::default(),
         clocks: cluster.context.clocks.clone(),
         is_leader: cluster.context.is_leader.clone(),
-        record: Arc::new(move |note| events.lock().push(note)),
+        record: Arc::new(move |event| events.lock().push(event)),
         metrics: cluster.context.metrics.clone(),
         in_flight_max: 64,
         random: Mutex::new(cluster.context.random.fork()),

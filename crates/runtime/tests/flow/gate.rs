@@ -206,9 +206,9 @@ async fn newest_resource_version_counts_and_incomparable_ones_never_do() {
     let cache = cluster.synced_cache::<ConfigMap>().await;
     let reached = cache.resource_version();
     let gate = gate(cache);
-    for odd in ["", "0", "abc", "007"] {
-        gate.expect_version(&item, &ConfigMap::RESOURCE, &ResourceVersion::from(odd));
-        assert_eq!(gate.decide(&item), GateDecision::Proceed, "{odd:?}");
+    for invalid in ["", "0", "abc", "007"] {
+        gate.expect_version(&item, &ConfigMap::RESOURCE, &ResourceVersion::from(invalid));
+        assert_eq!(gate.decide(&item), GateDecision::Proceed, "{invalid:?}");
     }
     gate.expect_version(&item, &ConfigMap::RESOURCE, &ResourceVersion::from("1000000"));
     gate.expect_version(&item, &ConfigMap::RESOURCE, &reached);

@@ -158,12 +158,13 @@ async fn failed_discovery_keeps_the_namespace_until_it_succeeds() {
 #[tokio::test(start_paused = true)]
 async fn finalizers_and_custom_resources_are_waited_for() {
     let cluster = TestCluster::new();
-    let names = json!({"plural": "wishes", "singular": "wish", "kind": "Wish", "listKind": "WishList"});
+    let names =
+        json!({"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"});
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": schema}]);
     let running = start(&cluster).await;
     seed_namespace(&cluster, "a");
-    let definition = json!({"metadata": {"name": "wishes.example.com"},
+    let definition = json!({"metadata": {"name": "gadgets.example.com"},
         "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions}});
     let mut definition = definition;
     definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
@@ -171,18 +172,18 @@ async fn finalizers_and_custom_resources_are_waited_for() {
     let create = Call::raw(Method::POST, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
     create.with_body(&definition).send(&cluster.client()).await.unwrap();
     wait(seconds(5)).await;
-    let wish = json!({"apiVersion": "example.com/v1", "kind": "Wish", "metadata": {"name": "w", "finalizers": ["hold.it/now"]}});
-    let create = Call::raw(Method::POST, "/apis/example.com/v1/namespaces/a/wishes");
-    create.with_body(&wish).send(&cluster.client()).await.unwrap();
+    let gadget = json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "w", "finalizers": ["hold.it/now"]}});
+    let create = Call::raw(Method::POST, "/apis/example.com/v1/namespaces/a/gadgets");
+    create.with_body(&gadget).send(&cluster.client()).await.unwrap();
     delete(&cluster, "a").await;
     wait(seconds(6)).await;
-    let remaining = "Some resources are remaining: wishes.example.com has 1 resource instances";
+    let remaining = "Some resources are remaining: gadgets.example.com has 1 resource instances";
     assert_eq!(condition(&cluster, "NamespaceContentRemaining")[2], remaining);
     let finalizers =
         "Some content in the namespace has finalizers remaining: hold.it/now in 1 resource instances";
     assert_eq!(condition(&cluster, "NamespaceFinalizersRemaining")[2], finalizers);
     // The finalizer's owner removes the object.
-    assert!(cluster.server.remove("wishes.example.com", "a", "w"));
+    assert!(cluster.server.remove("gadgets.example.com", "a", "w"));
     wait(seconds(9)).await;
     assert!(cluster.server.object("namespaces", "", "a").is_none());
     running.stop().await;

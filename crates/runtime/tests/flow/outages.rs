@@ -102,7 +102,7 @@ async fn failing_lists_and_watches_only_cause_delay() {
     }
 }
 
-/// A process dies after each number of writes in turn; the next one completes its work.
+/// A process dies after each number of writes; the next one completes its work.
 #[test]
 fn next_process_completes_the_work_of_one_that_died_between_writes() {
     for writes in 1..NAMESPACES + 4 {

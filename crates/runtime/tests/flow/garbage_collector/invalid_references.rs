@@ -148,7 +148,7 @@ async fn reference_with_an_unserved_version_keeps_only_its_dependent() {
     wait(LONG).await;
     assert_eq!(
         remaining(&cluster.server),
-        ["configmaps a/owner", "secrets a/good <owner", "secrets a/blocked <owner"]
+        ["configmaps a/owner", "secrets a/blocked <owner", "secrets a/good <owner"]
     );
     delete(&cluster, &MAPS, "a/owner", PropagationPolicy::Background).await;
     wait(Duration::from_secs(3600)).await;

@@ -172,7 +172,7 @@ async fn objects_without_existing_owners_are_deleted_in_the_background() {
 
 /// Proves GC-38, GC-41, GC-70, GC-129.
 #[tokio::test(start_paused = true)]
-async fn in_the_foreground_dependents_go_first() {
+async fn foreground_deletion_deletes_dependents_first() {
     let cluster = cluster_with_namespaces();
     let owner = object(&MAPS, "a/owner").create(&cluster).await;
     let other = object(&MAPS, "a/other").create(&cluster).await;
@@ -188,24 +188,24 @@ async fn in_the_foreground_dependents_go_first() {
         remaining(&cluster.server),
         [
             "configmaps a/other",
-            "configmaps a/owner going",
-            "secrets a/last <middle going",
+            "configmaps a/owner terminating",
+            "secrets a/last <middle terminating",
             "secrets a/middle <owner terminating",
             "secrets a/shared <other",
         ],
-        "everybody waits for the last, and who has another owner is let go"
+        "owners wait for the last dependent, and a dependent with another owner is kept"
     );
     let body = json!({"metadata": {"finalizers": null, "uid": held["metadata"]["uid"]}});
     let call = Call::patch(&SECRETS, &Key::namespaced("a", "last"), PatchType::Merge, &body);
     call.send(&cluster.client()).await.unwrap();
     wait(LONG).await;
     assert_eq!(remaining(&cluster.server), ["configmaps a/other", "secrets a/shared <other"]);
-    let gone = |name: &str| {
-        let freed =
+    let position_of_patch = |name: &str| {
+        let is_patch =
             |request: &LoggedRequest| request.method == http::Method::PATCH && request.target.ends_with(name);
-        cluster.server.requests().iter().position(freed).unwrap()
+        cluster.server.requests().iter().position(is_patch).unwrap()
     };
-    assert!(gone("/middle") < gone("/owner"), "dependents before owners");
+    assert!(position_of_patch("/middle") < position_of_patch("/owner"), "dependents before owners");
 }
 
 /// Proves GC-72.
