@@ -40,7 +40,7 @@ impl fmt::Display for NoHints {
                 ("Insufficient number of endpoints", Some((endpoints, zones)))
             }
             Self::WriteError(AllocationError::Overload { endpoints, zones }) => (
-                "Unable to allocate minimum required endpoints to each zone without exceeding is_overloaded threshold",
+                "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold",
                 Some((endpoints, zones)),
             ),
         };

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{TestCluster, endpoint, pod, service, service_with, slice, slice_of, terminating, unready, with};
 
-/// A cluster with these slices and tsuccessor pods: `sizes` endpoints in each.
+/// A cluster with these slices and their pods: `sizes` endpoints in each.
 fn cluster(max_endpoints_per_slice: usize, sizes: &[usize]) -> TestCluster {
     let (mut cluster, mut next) = (TestCluster::of_slices(max_endpoints_per_slice), 0);
     cluster.service(service());

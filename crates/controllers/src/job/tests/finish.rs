@@ -220,7 +220,7 @@ fn each_pod_is_listed_once_and_counted_after_its_finalizer_is_removed() {
     assert_eq!((&first["succeeded"], &first["failed"]), (&json!(5), &json!(3)));
     let listed = json!({"succeeded": ["s1-1", "s2-1"], "failed": ["f1-1", "late-1", "terminating-1"]});
     assert_eq!(first["uncountedTerminatedPods"], listed);
-    assert_eq!(transcript.patched(), ["f1", "terminating", "late", "s1", "s2"]);
+    assert_eq!(transcript.patched(), ["f1", "late", "s1", "s2", "terminating"]);
     let last = transcript.status();
     assert_eq!((&last["succeeded"], &last["failed"]), (&json!(7), &json!(6)));
 }
