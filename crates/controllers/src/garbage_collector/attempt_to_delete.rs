@@ -146,7 +146,7 @@ impl AttemptToDelete {
         let dependents = self.memory.with(|graph| graph.dependents(&node.identity.uid));
         if owners.waiting_for_dependents.is_empty() || dependents.is_empty() {
             let policy = policy_of(meta);
-            return delete(cx, target, meta, policy, "none of its owners exists").await;
+            return delete(cx, target, meta, policy, "it has no solid owner").await;
         }
         if dependents.iter().any(|dependent| dependent.deleting_dependents) {
             // Owner and dependent may both be in foreground deletion and block each other.

@@ -243,7 +243,7 @@ fn object_without_solid_owners_is_deleted_with_the_policy_of_its_finalizers() {
             cluster.attempt_to_delete("pod"),
             format!(
                 "get pods ns/pod\nget replicasets.apps ns/gone\n\
-                 delete pods ns/pod because none of its owners exists ({policy}) at 7\n"
+                 delete pods ns/pod because it has no solid owner ({policy}) at 7\n"
             )
         );
     }
@@ -335,7 +335,7 @@ fn dependent_of_an_owner_in_foreground_deletion_is_deleted_in_foreground_if_it_h
     assert_eq!(
         cluster().attempt_to_delete("set"),
         "get replicasets.apps ns/set\nget configmaps ns/owner\n\
-         delete replicasets.apps ns/set because none of its owners exists (Background) at 7\n"
+         delete replicasets.apps ns/set because it has no solid owner (Background) at 7\n"
     );
     let mut cluster = cluster().has(&PODS, object(&PODS, "ns/pod").owned(&SETS, "set"));
     assert_eq!(
@@ -399,7 +399,7 @@ fn not_found_on_delete_removes_the_node_and_other_errors_are_retried() {
     assert!(gone.ends_with("FAILED: HTTP 404\nwake map of garbage_collector_attempt_to_delete\n"), "{gone}");
     let refused = cluster(&answer(403, "Forbidden")).attempt_to_delete("pod");
     assert!(
-        refused.ends_with("retry: delete pods ns/pod because none of its owners exists: HTTP 403\n"),
+        refused.ends_with("retry: delete pods ns/pod because it has no solid owner: HTTP 403\n"),
         "{refused}"
     );
 }
@@ -519,8 +519,8 @@ fn delete_conflict_is_retried_only_if_owner_references_are_unchanged() {
     let pod = || object(&PODS, "ns/pod").owned(&SETS, "gone");
     let cluster =
         || TestCluster::default().has(&PODS, pod()).failing("delete", &PODS, "ns/pod", &conflict, 1);
-    let refused = "delete pods ns/pod because none of its owners exists FAILED: HTTP 409\nget pods ns/pod\n";
-    let again = "retry: delete pods ns/pod because none of its owners exists: HTTP 409\n";
+    let refused = "delete pods ns/pod because it has no solid owner FAILED: HTTP 409\nget pods ns/pod\n";
+    let again = "retry: delete pods ns/pod because it has no solid owner: HTTP 409\n";
     assert!(
         cluster().attempt_to_delete("pod").ends_with(&format!("{refused}{again}")),
         "the resourceVersion is unchanged: the conflict has another cause"
@@ -533,7 +533,7 @@ fn delete_conflict_is_retried_only_if_owner_references_are_unchanged() {
     };
     let moved = pod().with("/metadata/resourceVersion", json!("8"));
     let transcript = after(Some(moved.clone()));
-    let deleted = "delete pods ns/pod because none of its owners exists (Background) at 8\n";
+    let deleted = "delete pods ns/pod because it has no solid owner (Background) at 8\n";
     assert!(
         transcript.ends_with(&format!("{refused}{deleted}")),
         "with the resourceVersion that was read: {transcript}"
@@ -561,7 +561,7 @@ fn reference_is_judged_by_live_read_not_by_the_graph() {
     assert!(
         cluster
             .attempt_to_delete("typo")
-            .ends_with("delete pods ns/typo because none of its owners exists (Background) at 7\n")
+            .ends_with("delete pods ns/typo because it has no solid owner (Background) at 7\n")
     );
     assert!(
         !cluster.attempt_to_delete("good").contains("delete"),

@@ -302,7 +302,7 @@ fn delete_result(outcome: Outcome, retry: &Option<ReconcileError>) -> Result<(),
         Outcome::Done { .. } | Outcome::Unneeded => Ok(()),
         Outcome::Failed(failure) => Err(failure),
         Outcome::NotSent => {
-            let because = retry.as_ref().map_or("not sent", |retry| &retry.because);
+            let because = retry.as_ref().map_or("not tried", |retry| &retry.because);
             Err(ApiError::transport(ErrorReason::Other, because))
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The controller patches a pod once: when its node becomes `Unknown`, when this process first observes a
 //! node that is `Unknown`, and when the pod is bound to a node that is not ready. If the kubelet sets the
-//! condition back, it stays. Parity: markPodsNotReady.
+//! condition back, it stays. Parity: MarkPodsNotReady.
 
 use std::sync::Arc;
 
