@@ -146,7 +146,7 @@ mod tests {
         assert_ne!(crate::replicaset::controller(&ReplicaSetOptions::default()).loops[0].queue, a_loop.queue);
     }
 
-    /// Proves RC-1, RC-6, RC-13, RC-26.
+    /// Proves RC-1, RC-6, RC-13.
     #[test]
     fn pods_enqueue_their_controller_or_possible_adopters() {
         let a_loop = the_loop();
@@ -167,7 +167,7 @@ mod tests {
         assert!(cluster.put::<Pod>(&a_loop, orphan("n")).is_empty());
     }
 
-    /// Proves RC-7, RC-8, RC-11, RC-18, RC-19, RC-23, RC-28.
+    /// Proves RC-8, RC-11, RC-18, RC-19, RC-23, RC-28.
     #[test]
     fn a_replication_controller_adopts_and_creates_pods_as_a_replica_set_does() {
         let mut ended = pod("z");

@@ -8,6 +8,7 @@ use keleustes_plan::{Change, Enqueue, View};
 use super::inputs::{Eligibility, NodeRequirements};
 use crate::pods_by_node::BY_NODE;
 use crate::workloads::enqueue::{enqueue_owners, enqueue_when_available};
+use crate::workloads::owners::is_controlled_by;
 
 /// Added to minReadySeconds before a ready pod is checked for availability, as a margin for clock skew.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -42,7 +43,9 @@ impl NodeEnqueue {
         }
         for set in view.all::<DaemonSet>() {
             let pods = view.store::<Pod>().by_index(&BY_NODE, &node.meta.key.name);
-            let bound = pods.filter(|pod| is_controlled_by(pod, set)).count() > 0;
+            // By UID, too: the pod of a deleted DaemonSet with the same name will be deleted, and its deletion
+            // enqueues nothing.
+            let bound = pods.filter(|pod| is_controlled_by(&pod.meta, &**set)).count() > 0;
             let Eligibility { should_run, should_continue_running } =
                 NodeRequirements::of(set, self.comparison_operators).eligibility(node);
             let misplaced = bound && (!should_continue_running || set.status.number_misscheduled > 0);
@@ -52,10 +55,4 @@ impl NodeEnqueue {
             }
         }
     }
-}
-
-fn is_controlled_by(pod: &Pod, set: &DaemonSet) -> bool {
-    // By UID: the pod of a deleted DaemonSet with the same name will be deleted, and its deletion enqueues
-    // nothing.
-    pod.meta.controller_ref().is_some_and(|owner| owner.uid == set.meta.uid)
 }

@@ -12,7 +12,7 @@ use keleustes_plan::{Context, Item, Now, ReconcileError, View};
 
 use super::pods::tolerations;
 use crate::workloads::adoption::{Claimed, claim};
-use crate::workloads::owners::{controlled_by, orphans};
+use crate::workloads::owners::controlled_by_or_orphans;
 
 pub(super) struct Inputs {
     pub(super) set: Arc<DaemonSet>,
@@ -104,11 +104,10 @@ impl Gathered {
             Ok(matcher) => matcher,
             Err(error) => return Some(Err(error.to_string())),
         };
-        let (namespace, uid) = (&set.meta.key.namespace, &set.meta.uid);
         let table = view.store::<ControllerRevision>();
-        let revisions = claim(&*set, &matcher, controlled_by(table, uid).chain(orphans(table, namespace)));
+        let revisions = claim(&*set, &matcher, controlled_by_or_orphans(table, &*set));
         let table = view.store::<Pod>();
-        let pods = claim(&*set, &matcher, controlled_by(table, uid).chain(orphans(table, namespace)));
+        let pods = claim(&*set, &matcher, controlled_by_or_orphans(table, &*set));
         let requirements = NodeRequirements::of(&set, comparison_operators);
         let evaluate =
             |node: &Arc<Node>| (InternedStr::from(&*node.meta.key.name), requirements.eligibility(node));

@@ -23,7 +23,7 @@ use keleustes_plan::{Controller, Grant, Loop};
 
 use crate::pods_by_node::BY_NODE;
 use crate::workloads::enqueue::enqueue_self;
-use crate::workloads::owners::by_controller_uid;
+use crate::workloads::owners::by_controller;
 
 /// The options of the controller.
 #[derive(Clone, Debug)]
@@ -65,8 +65,8 @@ pub fn controller(options: &DaemonSetOptions) -> Controller {
                 .enqueue_on::<Pod>(enqueue::pod_changed)
                 .enqueue_on::<ControllerRevision>(enqueue::revision_changed)
                 .enqueue_on::<Node>(move |change, view, queue| nodes.node_changed(change, view, queue))
-                .reads_index(by_controller_uid::<Pod>())
-                .reads_index(by_controller_uid::<ControllerRevision>())
+                .reads_index(by_controller::<Pod>())
+                .reads_index(by_controller::<ControllerRevision>())
                 .reads_index(BY_NODE)
                 .workers(options.workers),
         )

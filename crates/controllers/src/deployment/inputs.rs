@@ -8,7 +8,7 @@ use keleustes_plan::{Item, Store, View};
 use super::annotations;
 use super::bounds::Bounds;
 use crate::workloads::adoption::{Claimed, claim};
-use crate::workloads::owners::{controlled_by, orphans};
+use crate::workloads::owners::{controlled_by, controlled_by_or_orphans};
 use crate::workloads::templates::NormalizedTemplate;
 
 /// All old pods are deleted before new ones are created.
@@ -36,8 +36,7 @@ impl Inputs {
     pub(super) fn claim(view: &View<'_>, item: &Item) -> Option<(Arc<Deployment>, Claimed<ReplicaSet>)> {
         let deployment = view.get::<Deployment>(item)?.clone();
         let selector = deployment.spec.selector.as_ref()?.matcher().ok()?;
-        let (store, meta) = (view.store::<ReplicaSet>(), &deployment.meta);
-        let candidates = controlled_by(store, &meta.uid).chain(orphans(store, &meta.key.namespace));
+        let candidates = controlled_by_or_orphans(view.store::<ReplicaSet>(), &*deployment);
         let claimed = claim(&*deployment, &selector, candidates);
         Some((deployment, claimed))
     }
@@ -51,9 +50,8 @@ impl Inputs {
         let new_set = old.iter().position(same).map(|at| old.remove(at));
         let recreates = deployment.spec.strategy.r#type == RECREATE;
         let pods = view.store_if_synced::<Pod>();
-        let runs = |pods: &Store<Pod>, set: &ReplicaSet| {
-            controlled_by(pods, &set.meta.uid).any(|pod| !pod.is_terminal())
-        };
+        let runs =
+            |pods: &Store<Pod>, set: &ReplicaSet| controlled_by(pods, set).any(|pod| !pod.is_terminal());
         let has_running_old_pods = recreates && pods.is_none_or(|pods| old.iter().any(|set| runs(pods, set)));
         let needs_pod_cache = recreates && pods.is_none();
         Self { deployment, new_set, old, has_running_old_pods, needs_pod_cache, now: view.now().wall }

@@ -27,7 +27,7 @@ use keleustes_objects::{Deployment, Pod, ReplicaSet};
 use keleustes_plan::{Controller, Grant, Loop};
 
 use crate::workloads::enqueue::{enqueue_owners, enqueue_self};
-use crate::workloads::owners::by_controller_uid;
+use crate::workloads::owners::by_controller;
 
 /// Options of the controller.
 #[derive(Clone, Debug)]
@@ -81,8 +81,8 @@ pub fn controller(options: &DeploymentOptions) -> Controller {
                 .enqueue_on::<Deployment>(enqueue_self)
                 .enqueue_on::<ReplicaSet>(enqueue_owners::<Deployment, ReplicaSet>)
                 .enqueue_on::<Pod>(enqueue::pod_changed)
-                .reads_index(by_controller_uid::<ReplicaSet>())
-                .reads_index(by_controller_uid::<Pod>())
+                .reads_index(by_controller::<ReplicaSet>())
+                .reads_index(by_controller::<Pod>())
                 // Only strategy Recreate reads pods. There are many, and listing them takes long.
                 .starts_without::<Pod>()
                 .workers(options.workers)

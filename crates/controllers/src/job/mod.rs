@@ -31,7 +31,7 @@ use keleustes_objects::{Job, Pod};
 use keleustes_plan::{Controller, Grant, Loop, Memory, RateLimiter};
 
 use self::memory::JobMemory;
-use crate::workloads::owners::by_controller_uid;
+use crate::workloads::owners::by_controller;
 
 /// The options of the controller.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ pub fn controller(options: &JobOptions) -> Controller {
             Loop::reconciling("job", reconciler)
                 .enqueue_on::<Job>(enqueue::job_changed(&memory))
                 .enqueue_on::<Pod>(enqueue::pod_changed(&memory))
-                .reads_index(by_controller_uid::<Pod>())
+                .reads_index(by_controller::<Pod>())
                 .rate_limited_by(limiter)
                 .workers(options.workers),
         )

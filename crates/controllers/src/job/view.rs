@@ -12,7 +12,7 @@ use super::indexes::Indexes;
 use super::memory::JobMemory;
 use super::{TRACKING_FINALIZER, has_tracking_finalizer, is_managed_externally, is_tracked_or_adopted};
 use crate::workloads::adoption::{Claimed, claim_if};
-use crate::workloads::owners::{controlled_by, orphans};
+use crate::workloads::owners::controlled_by_or_orphans;
 
 /// What the caches hold for a key.
 pub(super) enum Gathered {
@@ -94,8 +94,7 @@ impl Gathered {
         let Some(selector) = selector else {
             return Self::InvalidSelector("the Job's selector is missing or invalid");
         };
-        let (table, meta) = (view.store::<Pod>(), &job.meta);
-        let candidates = controlled_by(table, &meta.uid).chain(orphans(table, &meta.key.namespace));
+        let candidates = controlled_by_or_orphans(view.store::<Pod>(), &**job);
         let matches = |pod: &Pod| selector.matches(&pod.meta.labels);
         let pods = claim_if(&**job, Some(TRACKING_FINALIZER), matches, candidates);
         Self::Reconcile(GatheredJob { job: job.clone(), pods, now: view.now().wall })

@@ -18,7 +18,7 @@ use keleustes_objects::{FullMeta, Pod, PodTemplate, ReplicaSet, ReplicaSetStatus
 use keleustes_plan::{Buckets, Controller, Grant, Loop, Metric};
 
 use crate::workloads::enqueue::{HasSelector, enqueue_self};
-use crate::workloads::owners::by_controller_uid;
+use crate::workloads::owners::{by_controller, with_controller_ref};
 
 /// Options of the controller.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ pub fn controller(options: &ReplicaSetOptions) -> Controller {
             Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
         ])
         .with_loop(
-            replica_loop::<ReplicaSet>("replicaset", options).reads_index(by_controller_uid::<ReplicaSet>()),
+            replica_loop::<ReplicaSet>("replicaset", options).reads_index(by_controller::<ReplicaSet>()),
         )
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn replica_loop<R: Replicated>(queue: &'static str, options: &Replica
     Loop::reconciling(queue, reconcile::ReplicaSetReconciler::<R>::new(options.clone()))
         .enqueue_on::<R>(enqueue_self)
         .enqueue_on::<Pod>(enqueue::pod_changed::<R>)
-        .reads_index(by_controller_uid::<Pod>())
+        .reads_index(by_controller::<Pod>())
         .workers(options.workers)
 }
 
@@ -105,6 +105,6 @@ impl Replicated for ReplicaSet {
     fn related_replica_sets<'a>(&self, view: &keleustes_plan::View<'a>) -> Vec<&'a Self> {
         let Some(controller) = self.meta.controller_ref() else { return Vec::new() };
         let store = view.store::<Self>();
-        crate::workloads::owners::controlled_by(store, &controller.uid).map(|set| &**set).collect()
+        with_controller_ref(store, &self.meta.key.namespace, controller).map(|set| &**set).collect()
     }
 }

@@ -13,7 +13,7 @@ use super::{ReplicaSetOptions, Replicated, scale, status};
 use crate::workloads::adoption::{Claimed, claim};
 use crate::workloads::availability::requeue_when_available;
 use crate::workloads::enqueue::HasSelector;
-use crate::workloads::owners::{controlled_by, orphans};
+use crate::workloads::owners::{controlled_by, controlled_by_or_orphans};
 use crate::workloads::status_urgency::changed_anything;
 
 /// The most pods that one reconcile creates or deletes.
@@ -46,12 +46,12 @@ impl<R: Replicated> Inputs<R> {
     /// The inputs, and the adoptions and releases that are applied first.
     fn gather(view: &View<'_>, item: &Item) -> Option<(Self, Claimed<Pod>)> {
         let set = view.get::<R>(item)?.clone();
-        let (pods, meta) = (view.store::<Pod>(), set.meta());
+        let pods = view.store::<Pod>();
         let selector = set.selector()?;
-        let own = controlled_by(pods, &meta.uid);
+        let own = controlled_by(pods, &*set);
         let terminating = own.filter(|pod| pod.is_terminating() && !pod.is_terminal());
         let terminating = terminating.filter(|pod| selector.matches(&pod.meta.labels)).count();
-        let candidates = controlled_by(pods, &meta.uid).chain(orphans(pods, &meta.key.namespace));
+        let candidates = controlled_by_or_orphans(pods, &*set);
         let claimed = claim(&*set, &selector, candidates.filter(|pod| pod.is_active()));
         let terminating = i32::try_from(terminating).unwrap_or(i32::MAX);
         let (now, pods) = (view.now().wall, claimed.owned.clone());

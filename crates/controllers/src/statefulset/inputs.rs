@@ -10,7 +10,7 @@ use keleustes_plan::{Context, Item, ReconcileError, View};
 
 use super::claims;
 use crate::workloads::adoption::{Claimed, claim, claim_if};
-use crate::workloads::owners::{controlled_by, orphans};
+use crate::workloads::owners::{controlled_by, controlled_by_or_orphans, orphans};
 use crate::workloads::revisions::sort_by_revision;
 
 pub(super) struct Inputs {
@@ -59,15 +59,15 @@ impl Gathered {
     pub(super) fn gather(view: &View<'_>, item: &Item) -> Option<Self> {
         let set = view.get::<StatefulSet>(item)?.clone();
         let matcher = set.spec.selector.as_ref()?.matcher().ok()?;
-        let (namespace, uid, name) = (&set.meta.key.namespace, &set.meta.uid, &set.meta.key.name);
+        let (namespace, name) = (&set.meta.key.namespace, &set.meta.key.name);
         let store = view.store::<ControllerRevision>();
         // Revisions that no longer match are ignored, not released.
-        let own = controlled_by(store, uid).filter(|revision| matcher.matches(&revision.meta.labels));
+        let own = controlled_by(store, &*set).filter(|revision| matcher.matches(&revision.meta.labels));
         let revisions = claim(&*set, &matcher, own.chain(orphans(store, namespace)));
         let store = view.store::<Pod>();
         let ours =
             |pod: &Pod| matcher.matches(&pod.meta.labels) && digits(name, &pod.meta.key.name).is_some();
-        let candidates = controlled_by(store, uid).chain(orphans(store, namespace));
+        let candidates = controlled_by_or_orphans(store, &*set);
         let pods = claim_if(&*set, None, ours, candidates);
         let claims = find_claims(view, &set, &pods.owned);
         Some(Self { pods, revisions, claims, now: view.now().wall, set })

@@ -22,7 +22,7 @@ use keleustes_objects::{ControllerRevision, PersistentVolumeClaim, Pod, Stateful
 use keleustes_plan::{Controller, Grant, Loop, Metric};
 
 use crate::workloads::enqueue::enqueue_self;
-use crate::workloads::owners::by_controller_uid;
+use crate::workloads::owners::by_controller;
 
 /// Options of the controller.
 #[derive(Clone, Debug)]
@@ -91,8 +91,8 @@ pub fn controller(options: &StatefulSetOptions) -> Controller {
                 .enqueue_on::<StatefulSet>(enqueue_self)
                 .enqueue_on::<Pod>(enqueue::pod_changed)
                 .reads::<PersistentVolumeClaim>()
-                .reads_index(by_controller_uid::<Pod>())
-                .reads_index(by_controller_uid::<ControllerRevision>())
+                .reads_index(by_controller::<Pod>())
+                .reads_index(by_controller::<ControllerRevision>())
                 .workers(options.workers),
         )
 }

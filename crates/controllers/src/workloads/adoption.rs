@@ -8,7 +8,7 @@ use keleustes_objects::{ErrorReason, Kind, Matcher};
 use keleustes_plan::{Context, Guard, OnFailure, Outcome, PatchKind, Plan, ReconcileError, Target, Write};
 use serde_json::json;
 
-use super::owners::controller_ref;
+use super::owners::{controller_ref, is_controlled_by};
 
 /// The result of a claim.
 pub(crate) struct Claimed<T> {
@@ -74,7 +74,8 @@ pub(crate) fn claim_if<'a, O: Kind, T: Kind>(
     for object in candidates {
         let meta = object.meta();
         match meta.controller_ref() {
-            Some(controller) if controller.uid != owner_meta.uid => {}
+            // The references of another namespace may name any UID.
+            Some(_) if !is_controlled_by(meta, owner) => {}
             Some(_) if matches(object) => claimed.owned.push(object.clone()),
             // A terminating owner adopts and releases nothing: its dependents are left to the garbage
             // collector.

@@ -13,3 +13,6 @@ pub(crate) mod pod_writes;
 pub(crate) mod revisions;
 pub(crate) mod status_urgency;
 pub(crate) mod templates;
+
+#[cfg(test)]
+mod foreign_owner_tests;

@@ -20,7 +20,7 @@ fn claimed_by(set: Value, pods: &[Value]) -> (Vec<String>, Vec<Write>) {
     (owned, claimed.take_writes())
 }
 
-/// Proves RS-19, RS-31, RS-88, INF-6, INF-100.
+/// Proves RS-31, RS-88, INF-100.
 #[test]
 fn pods_of_another_controller_are_ignored_and_own_pods_are_kept() {
     let of_another = owned_by("ReplicaSet", "other", "u-other", orphan("x"));

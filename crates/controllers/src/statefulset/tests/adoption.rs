@@ -9,7 +9,7 @@ fn unowned(object: Value) -> Value {
     with_field(object, "/metadata/ownerReferences", json!([]))
 }
 
-/// Proves STS-9, STS-14, STS-120, REV-31, REV-73.
+/// Proves STS-14, STS-120, REV-31, REV-73.
 #[test]
 fn revisions_are_adopted_before_pods() {
     let orphans = || {
