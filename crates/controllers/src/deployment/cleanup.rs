@@ -23,8 +23,8 @@ pub(super) fn push_to(plan: &mut Plan, inputs: &Inputs) {
     }
 }
 
-/// Sorts by revision; of equal revisions, and next to one that is not a number, the older comes first. This is no total
-/// order, so it is sorted by insertion, as the original does for up to 12 ReplicaSets.
+/// Sorts by revision; of equal revisions, and next to one that is not a number, the older comes first. This
+/// is no total order, so it is sorted by insertion, as the original does for up to 12 ReplicaSets.
 fn sort_by_revision(sets: &mut [&Arc<ReplicaSet>]) {
     let is_less = |one: &ReplicaSet, other: &ReplicaSet| match (valid_revision(one), valid_revision(other)) {
         (Some(one), Some(other)) if one != other => one < other,

@@ -105,7 +105,8 @@ impl DeploymentReconciler {
         }
         if let Operation::Rollback(to) = operation {
             if !changes.is_empty() {
-                // The revision of the new ReplicaSet counts for the rollback. Its watch event enqueues the Deployment again.
+                // The revision of the new ReplicaSet counts for the rollback. Its watch event enqueues the
+                // Deployment again.
                 let mut plan = Plan::none();
                 changes.push_to(&mut plan, &inputs);
                 return cx.apply(plan).await.all_done().map(|()| Requeue::Forget);

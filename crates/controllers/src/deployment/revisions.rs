@@ -55,8 +55,8 @@ pub(super) fn size_annotations(inputs: &Inputs) -> [(String, String); 2] {
     ]
 }
 
-/// The annotations of the new ReplicaSet that are missing or differ, and whether its revision is a number. A revision that is
-/// not a number stays.
+/// The annotations of the new ReplicaSet that are missing or differ, and whether its revision is a number. A
+/// revision that is not a number stays.
 pub(super) fn missing_annotations(
     deployment: &Deployment,
     new_set: &ReplicaSet,

@@ -41,8 +41,8 @@ pub(super) fn of<R: Replicated>(
     status
 }
 
-/// Immediate if the ReplicaSet has just reached its desired replicas, which rollouts wait for, if a count decreases,
-/// or if its observed generation or conditions changed.
+/// Immediate if the ReplicaSet has just reached its desired replicas, which rollouts wait for, if a count
+/// decreases, or if its observed generation or conditions changed.
 pub(super) fn status_urgency<R: Replicated>(
     set: &R,
     status: &ReplicaSetStatus,

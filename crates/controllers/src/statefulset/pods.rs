@@ -89,8 +89,8 @@ pub(super) fn storage_matches(set: &StatefulSet, ordinal: i32, pod: &Pod) -> boo
     set.spec.volume_claim_templates.iter().all(mounts)
 }
 
-/// Restores the identity labels and the claim volumes of a pod, each only if it is wrong: the API server rejects any change
-/// of volumes, even of their order.
+/// Restores the identity labels and the claim volumes of a pod, each only if it is wrong: the API server
+/// rejects any change of volumes, even of their order.
 pub(super) fn repair(inputs: &Inputs, ordinal: i32, pod: &Pod) -> Write {
     let (set, name) = (inputs.set.clone(), pod.meta.key.name.clone());
     let label = name.clone();

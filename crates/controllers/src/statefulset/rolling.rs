@@ -47,8 +47,8 @@ pub(super) fn pods_to_replace(
     unhealthy.into_iter().chain(healthy.into_iter().take(room)).collect()
 }
 
-/// The first old pod from the highest ordinal down, if all above it are available. A missing pod was created in this
-/// reconcile and is not available yet.
+/// The first old pod from the highest ordinal down, if all above it are available. A missing pod was created
+/// in this reconcile and is not available yet.
 fn one_by_one(inputs: &Inputs, first: i32, is_old: impl Fn(&Pod) -> bool) -> Vec<Arc<Pod>> {
     for pod in inputs.replicas.range(first..).rev().map(|(_, pod)| pod) {
         let Some(pod) = pod else { return Vec::new() };
