@@ -5,7 +5,7 @@ use keleustes_plan::{Plan, StatusUrgency, Write};
 
 use super::inputs::{Inputs, NodeState};
 use super::pods::is_updated;
-use crate::workloads::status_urgency::StatusChange;
+use crate::workloads::status_urgency::{StatusChange, any_decreased};
 
 /// The status according to the inputs.
 pub(super) fn of(inputs: &Inputs, hash: &str) -> DaemonSetStatus {
@@ -41,7 +41,11 @@ pub(super) fn status_urgency(
     };
     let is_milestone =
         has_all(status) && !has_all(current) || status.observed_generation != current.observed_generation;
-    StatusChange { is_milestone, is_superseded: changed_anything }.status_urgency()
+    let counts = |status: &DaemonSetStatus| {
+        [status.current_number_scheduled, status.number_ready, status.number_available]
+    };
+    let is_loss = any_decreased(counts(current), counts(status));
+    StatusChange { is_milestone, is_loss, is_superseded: changed_anything }.status_urgency()
 }
 
 /// Writes the status if it changed.

@@ -104,6 +104,13 @@ impl DeploymentReconciler {
             draft.note_found(&inputs);
         }
         if let Operation::Rollback(to) = operation {
+            if !changes.is_empty() {
+                // The revision of the new ReplicaSet counts for the rollback. Its watch event enqueues the
+                // Deployment again.
+                let mut plan = Plan::none();
+                changes.push_to(&mut plan, &inputs);
+                return cx.apply(plan).await.all_done().map(|()| Requeue::Forget);
+            }
             return cx.apply(rollback::plan(&inputs, to)).await.all_done().map(|()| Requeue::Forget);
         }
         self.scale_and_update_status(cx, &inputs, &operation, (changes, draft)).await

@@ -16,6 +16,11 @@ const HISTORY_MAX: usize = 2000;
 const NOT_COPIED: [&str; 6] =
     [REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, LAST_APPLIED, ROLLBACK_TO];
 
+/// The revision of a ReplicaSet: 0 if the annotation is missing, `None` if it is not a number.
+pub(super) fn valid_revision(set: &ReplicaSet) -> Option<i64> {
+    set.annotations().value(REVISION).map_or(Some(0), |text| text.parse().ok())
+}
+
 /// The revision of a ReplicaSet; 0 if the annotation is missing or not a number.
 pub(super) fn revision(set: &ReplicaSet) -> i64 {
     number(set.annotations(), REVISION).unwrap_or(0)
@@ -50,22 +55,20 @@ pub(super) fn size_annotations(inputs: &Inputs) -> [(String, String); 2] {
     ]
 }
 
-/// The annotations of the new ReplicaSet that are missing or differ.
+/// The annotations of the new ReplicaSet that are missing or differ, and whether its revision is a number. A
+/// revision that is not a number stays.
 pub(super) fn missing_annotations(
     deployment: &Deployment,
     new_set: &ReplicaSet,
     desired: i64,
-) -> BTreeMap<String, String> {
+) -> (BTreeMap<String, String>, bool) {
     let existing = new_set.annotations();
     let written = existing.value(REVISION).map_or("", |text| text.as_str());
-    let Some(before) = (if written.is_empty() { Some(0) } else { written.parse::<i64>().ok() }) else {
-        // The revision annotation is not a number; the original changes no annotation then.
-        return BTreeMap::new();
-    };
+    let before = if written.is_empty() { Some(0) } else { written.parse::<i64>().ok() };
     let copied = copied_annotations(deployment.annotations());
     let copied = copied.filter(|(key, value)| existing.value(key).is_none_or(|existing| *existing != *value));
     let mut missing: BTreeMap<_, _> = copied.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    if before < desired {
+    if before.is_some_and(|before| before < desired) {
         missing.insert(REVISION.to_owned(), desired.to_string());
         if existing.value(REVISION).is_some() {
             let history = existing.value(REVISION_HISTORY).map_or("", |text| text.as_str());
@@ -74,7 +77,7 @@ pub(super) fn missing_annotations(
             }
         }
     }
-    missing
+    (missing, before.is_some())
 }
 
 /// The revision history with one more number. The oldest numbers are dropped if it becomes too long; a number

@@ -26,6 +26,11 @@ struct ReplicaSetChange {
 }
 
 impl ReplicaSetChanges {
+    /// Whether no ReplicaSet changes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether any ReplicaSet is resized.
     pub(super) fn resizes_any(&self) -> bool {
         self.0.iter().any(|change| change.size.is_some())
@@ -49,10 +54,12 @@ impl ReplicaSetChanges {
     /// updated.
     pub(super) fn refresh_new_set(&mut self, inputs: &Inputs) -> bool {
         let Some(new_set) = &inputs.new_set else { return false };
-        let missing = missing_annotations(&inputs.deployment, new_set, next_revision(inputs));
+        let (missing, has_valid_revision) =
+            missing_annotations(&inputs.deployment, new_set, next_revision(inputs));
         let desired = inputs.deployment.spec.min_ready_seconds;
         let min_ready_seconds = Some(desired).filter(|desired| *desired != new_set.spec.min_ready_seconds);
-        if missing.is_empty() && min_ready_seconds.is_none() {
+        // The original reports no change for an invalid revision, but writes what it copied with any other change.
+        if (missing.is_empty() || !has_valid_revision) && min_ready_seconds.is_none() {
             return false;
         }
         let change = self.of(new_set);

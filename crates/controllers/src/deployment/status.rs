@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::annotations::REVISION;
 use super::inputs::{Inputs, sum};
-use crate::workloads::status_urgency::StatusChange;
+use crate::workloads::status_urgency::{StatusChange, any_decreased};
 
 const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";
@@ -199,7 +199,11 @@ impl StatusDraft {
         let is_milestone = self.status.observed_generation != existing.observed_generation
             || is_complete(deployment, &self.status) && !is_complete(deployment, existing)
             || conditions(&self.status) != conditions(existing);
-        StatusChange { is_milestone, is_superseded: changed_anything }.status_urgency()
+        let counts = |status: &DeploymentStatus| {
+            [status.replicas, status.updated_replicas, status.ready_replicas, status.available_replicas]
+        };
+        let is_loss = any_decreased(counts(existing), counts(&self.status));
+        StatusChange { is_milestone, is_loss, is_superseded: changed_anything }.status_urgency()
     }
 
     /// The status write, if anything changed.

@@ -5,7 +5,7 @@ use keleustes_plan::{Plan, StatusUrgency, Write};
 
 use super::reconcile::Inputs;
 use super::{ReplicaSetOptions, Replicated};
-use crate::workloads::status_urgency::StatusChange;
+use crate::workloads::status_urgency::{StatusChange, any_decreased};
 
 /// The condition for pods that could not be created or deleted.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -41,8 +41,8 @@ pub(super) fn of<R: Replicated>(
     status
 }
 
-/// Immediate if the ReplicaSet has just reached its desired replicas, which rollouts wait for, or if its
-/// conditions changed.
+/// Immediate if the ReplicaSet has just reached its desired replicas, which rollouts wait for, if a count
+/// decreases, or if its observed generation or conditions changed.
 pub(super) fn status_urgency<R: Replicated>(
     set: &R,
     status: &ReplicaSetStatus,
@@ -52,10 +52,15 @@ pub(super) fn status_urgency<R: Replicated>(
     let has_all =
         |status: &ReplicaSetStatus| status.replicas == wanted && status.available_replicas == wanted;
     let is_complete = has_all(status) && !has_all(&existing);
-    let is_milestone = is_complete || status.conditions != existing.conditions;
+    let is_milestone = is_complete
+        || status.observed_generation != existing.observed_generation
+        || status.conditions != existing.conditions;
+    let counts =
+        |status: &ReplicaSetStatus| [status.replicas, status.ready_replicas, status.available_replicas];
+    let is_loss = any_decreased(counts(&existing), counts(status));
     // An increase of available pods is not superseded by pod writes: a rollout needs it for its next step.
-    let is_old = changed_anything && status.available_replicas <= existing.available_replicas;
-    StatusChange { is_milestone, is_superseded: is_old }.status_urgency()
+    let is_superseded = changed_anything && status.available_replicas <= existing.available_replicas;
+    StatusChange { is_milestone, is_loss, is_superseded }.status_urgency()
 }
 
 /// Writes the status if it changed.

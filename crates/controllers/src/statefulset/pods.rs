@@ -75,26 +75,40 @@ pub(super) fn deletion(set: &StatefulSet, pod: &Pod, because: &'static str) -> W
     with_events(write, set, &pod.meta.key.name, "Delete")
 }
 
-/// Whether a pod has its pod-name label and mounts its claims.
-pub(super) fn has_identity_and_claims(inputs: &Inputs, ordinal: i32, pod: &Pod) -> bool {
-    let (set, name) = (&inputs.set, &pod.meta.key.name);
-    let named = pod.meta.labels.value(POD_NAME).is_some_and(|label| **label == **name);
+/// Whether a pod has its pod-name label.
+pub(super) fn identity_matches(pod: &Pod) -> bool {
+    pod.meta.labels.value(POD_NAME).is_some_and(|label| **label == *pod.meta.key.name)
+}
+
+/// Whether a pod mounts its claims.
+pub(super) fn storage_matches(set: &StatefulSet, ordinal: i32, pod: &Pod) -> bool {
     let mounts = |template: &keleustes_objects::VolumeClaimTemplate| {
         let claim = pod.pvc_of_volume(&template.name);
         claim.is_some_and(|claim| *claim == claims::name(set, template, ordinal))
     };
-    named && set.spec.volume_claim_templates.iter().all(mounts)
+    set.spec.volume_claim_templates.iter().all(mounts)
 }
 
-/// Restores the identity labels and the claim volumes of a pod.
+/// Restores the identity labels and the claim volumes of a pod, each only if it is wrong: the API server
+/// rejects any change of volumes, even of their order.
 pub(super) fn repair(inputs: &Inputs, ordinal: i32, pod: &Pod) -> Write {
     let (set, name) = (inputs.set.clone(), pod.meta.key.name.clone());
     let label = name.clone();
     let change = move |live: &mut Value| {
         let before = live.clone();
-        live["metadata"]["labels"][POD_NAME] = json!(label);
-        live["metadata"]["labels"][POD_INDEX] = json!(ordinal.to_string());
-        mount_claims(&set, ordinal, live);
+        if live["metadata"]["labels"][POD_NAME] != *label {
+            live["metadata"]["labels"][POD_NAME] = json!(label);
+            live["metadata"]["labels"][POD_INDEX] = json!(ordinal.to_string());
+        }
+        let volumes = live["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+        let mounts = |template: &keleustes_objects::VolumeClaimTemplate| {
+            let volume = volumes.iter().find(|volume| volume["name"] == *template.name.as_str());
+            let claim = volume.map(|volume| &volume["persistentVolumeClaim"]["claimName"]);
+            claim.is_some_and(|claim| *claim == *claims::name(&set, template, ordinal))
+        };
+        if !set.spec.volume_claim_templates.iter().all(mounts) {
+            mount_claims(&set, ordinal, live);
+        }
         if *live == before { Edited::Unneeded } else { Edited::Changed }
     };
     let write = Write::edit(pod, change)

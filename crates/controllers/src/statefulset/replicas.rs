@@ -8,7 +8,7 @@ use keleustes_plan::{Applied, Context, InvolvedObject, Outcome, Plan, ReconcileE
 use super::claims;
 use super::history::{History, Revision};
 use super::inputs::{Inputs, is_running_and_ready};
-use super::pods::{self, creation, deletion, has_identity_and_claims, repair};
+use super::pods::{self, creation, deletion, identity_matches, repair, storage_matches};
 use super::retention;
 
 /// The largest batch of ordinals.
@@ -131,8 +131,11 @@ impl OrdinalPlan<'_> {
             self.blocks = true;
             return;
         }
-        if !has_identity_and_claims(inputs, self.ordinal, pod) {
+        let storage_matches = storage_matches(&inputs.set, self.ordinal, pod);
+        if !storage_matches {
             self.require_claims(inputs, Some("Update"));
+        }
+        if !storage_matches || !identity_matches(pod) {
             self.pod = Some(repair(inputs, self.ordinal, pod));
         }
         self.updates_owners |= !retention::matches_policy(inputs, self.ordinal, pod, false);
@@ -195,7 +198,7 @@ async fn create_claims(
     }
     let (set, mut plan, mut retry) = (&*inputs.set, Plan::none(), applied.error);
     for ordinal_plan in plans.iter().filter(|ordinal_plan| !ordinal_plan.claim_errors.is_empty()) {
-        let why = ordinal_plan.claim_errors.join(", ");
+        let why = aggregate(&ordinal_plan.claim_errors);
         if let Some(verb) = ordinal_plan.verb {
             let pod = pods::name(set, ordinal_plan.ordinal);
             plan.record(pods::event(InvolvedObject::of(set), &set.meta.key.name, &pod, verb, Some(&why)));
@@ -207,6 +210,22 @@ async fn create_claims(
     }
     plans.retain(|ordinal_plan| ordinal_plan.claim_errors.is_empty());
     retry
+}
+
+/// Several errors as one text: without repetitions, in brackets if there is more than one.
+///
+/// Parity: apimachinery, `errors.NewAggregate`.
+fn aggregate(errors: &[String]) -> String {
+    let mut distinct: Vec<&str> = Vec::new();
+    for error in errors {
+        if !distinct.contains(&error.as_str()) {
+            distinct.push(error);
+        }
+    }
+    match distinct[..] {
+        [only] => only.to_owned(),
+        _ => format!("[{}]", distinct.join(", ")),
+    }
 }
 
 async fn apply_together(cx: &mut Context<'_>, writes: Vec<Write>) -> Applied {

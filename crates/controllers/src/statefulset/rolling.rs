@@ -24,14 +24,14 @@ pub(super) fn pods_to_replace(
     let strategy = &inputs.set.spec.update_strategy;
     let partition = strategy.rolling_update.as_ref().and_then(|rolling| rolling.partition).unwrap_or(0);
     let first = inputs.start().saturating_add(partition);
-    let targets: Vec<_> = inputs.replicas.range(first..).rev().filter_map(|(_, pod)| pod.clone()).collect();
     let is_old = |pod: &Pod| revision_of(pod) != &*history.update.name;
     if !honor_max_unavailable {
-        return one_by_one(inputs, &targets, is_old);
+        return one_by_one(inputs, first, is_old);
     }
     let (most, missing) = (max_unavailable(&inputs.set), inputs.unavailable());
     let room = usize::try_from(most).unwrap_or(1).saturating_sub(missing);
-    let candidates = targets.into_iter().filter(|pod| is_old(pod) && !pod.is_terminating());
+    let targets = inputs.replicas.range(first..).rev().filter_map(|(_, pod)| pod.clone());
+    let candidates = targets.filter(|pod| is_old(pod) && !pod.is_terminating());
     if inputs.is_ordered() {
         return candidates.take(room).collect();
     }
@@ -47,9 +47,11 @@ pub(super) fn pods_to_replace(
     unhealthy.into_iter().chain(healthy.into_iter().take(room)).collect()
 }
 
-/// The first old pod from the highest ordinal down, if all above it are available.
-fn one_by_one(inputs: &Inputs, targets: &[Arc<Pod>], is_old: impl Fn(&Pod) -> bool) -> Vec<Arc<Pod>> {
-    for pod in targets {
+/// The first old pod from the highest ordinal down, if all above it are available. A missing pod was created
+/// in this reconcile and is not available yet.
+fn one_by_one(inputs: &Inputs, first: i32, is_old: impl Fn(&Pod) -> bool) -> Vec<Arc<Pod>> {
+    for pod in inputs.replicas.range(first..).rev().map(|(_, pod)| pod) {
+        let Some(pod) = pod else { return Vec::new() };
         if is_old(pod) && !pod.is_terminating() {
             return vec![pod.clone()];
         }

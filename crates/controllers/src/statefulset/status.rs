@@ -7,7 +7,7 @@ use super::history::History;
 use super::inputs::{Inputs, is_running_and_ready};
 use super::pods::revision_of;
 use super::{RECREATE, recreate};
-use crate::workloads::status_urgency::StatusChange;
+use crate::workloads::status_urgency::{StatusChange, any_decreased};
 
 /// The status that results from the inputs, before any pod is replaced.
 pub(super) fn of(inputs: &Inputs, history: &History) -> StatefulSetStatus {
@@ -55,7 +55,11 @@ pub(super) fn status_urgency(inputs: &Inputs, status: &StatefulSetStatus) -> Sta
         || status.observed_generation != existing.observed_generation
         || status.current_revision != existing.current_revision
         || status.conditions != existing.conditions;
-    StatusChange { is_milestone, is_superseded: false }.status_urgency()
+    let counts = |status: &StatefulSetStatus| {
+        [status.replicas, status.ready_replicas, status.available_replicas, status.current_replicas]
+    };
+    let is_loss = any_decreased(counts(existing), counts(status));
+    StatusChange { is_milestone, is_loss, is_superseded: false }.status_urgency()
 }
 
 /// Writes the status if it changed. A changed collision count alone is not written.

@@ -100,10 +100,14 @@ fn a_new_observed_generation_and_a_completed_rollout_are_written_at_once() {
         urgency(short(), true, |new_status| new_status.number_available = 3),
         StatusUrgency::Immediate
     );
-    assert_eq!(
-        urgency(content(3), false, |new_status| new_status.number_available = 2),
-        StatusUrgency::Coalesce
-    );
+    for lose in [
+        (|new_status| new_status.current_number_scheduled = 2) as fn(&mut keleustes_objects::DaemonSetStatus),
+        |new_status| new_status.number_ready = 2,
+        |new_status| new_status.number_available = 2,
+    ] {
+        assert_eq!(urgency(content(3), false, lose), StatusUrgency::Immediate);
+        assert_eq!(urgency(content(3), true, lose), StatusUrgency::Immediate);
+    }
     assert_eq!(
         urgency(content(3), false, |new_status| new_status.observed_generation = 9),
         StatusUrgency::Immediate

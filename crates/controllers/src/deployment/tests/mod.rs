@@ -252,10 +252,10 @@ fn deletion_pause_rollback_and_scaling_take_precedence_in_order() {
     let mut all = paused(terminating(with_field(deployment(5), "/metadata/annotations/note", json!("x"))));
     all["metadata"]["annotations"][annotations::ROLLBACK_TO] = json!("1");
     let sets = || [old(2, 2), new(2, 2)];
-    const REMEMBER: &str =
+    const REFRESH: &str =
         "patch replicasets.apps a/new because its annotations or minReadySeconds are outdated\n";
     // Terminating: only the status, and the annotations of the new ReplicaSet.
-    check(cluster(all.clone(), sets()), &format!("{REMEMBER}{STATUS}"));
+    check(cluster(all.clone(), sets()), &format!("{REFRESH}{STATUS}"));
     assert_eq!(written_condition(cluster(all.clone(), sets()), "Progressing"), Value::Null);
     // Paused: ReplicaSets are resized.
     all["metadata"]["deletionTimestamp"] = Value::Null;
@@ -263,7 +263,10 @@ fn deletion_pause_rollback_and_scaling_take_precedence_in_order() {
     assert_eq!(words(&written_condition(cluster(all.clone(), sets()), "Progressing"))[1], "DeploymentPaused");
     // With the rollback annotation.
     all["spec"]["paused"] = json!(false);
-    assert!(reconcile(cluster(all.clone(), sets())).contains("event Normal DeploymentRollback"));
+    assert_eq!(reconcile(cluster(all.clone(), sets())), REFRESH, "the new ReplicaSet is refreshed first");
+    let refreshed = with_field(new(2, 2), "/metadata/annotations/note", json!("x"));
+    let refreshed = cluster(all.clone(), [old(2, 2), refreshed]);
+    assert!(reconcile(refreshed).contains("event Normal DeploymentRollback"));
     // Resized for another number of replicas.
     all["metadata"]["annotations"][annotations::ROLLBACK_TO] = json!("");
     assert_eq!(sizes(cluster(all.clone(), sets())), sized(&[("new", 3), ("old", 3)]));

@@ -85,7 +85,10 @@ fn annotations_are_copied_to_the_new_replica_set() {
 #[test]
 fn an_invalid_revision_leaves_all_annotations_unchanged() {
     let noted = with_field(complete(3), NOTE, json!("x"));
-    assert_eq!(annotations_written(noted, [revision_of(new(3, 3), "two")]), Value::Null);
+    assert_eq!(annotations_written(noted.clone(), [revision_of(new(3, 3), "two")]), Value::Null);
+    // With another change what was copied is written, as the original does.
+    let patient = with_field(noted, "/spec/minReadySeconds", json!(7));
+    assert_eq!(annotations_written(patient, [revision_of(new(3, 3), "two")]), json!({"note": "x"}));
 }
 
 /// Proves DEP-26, DEP-27.

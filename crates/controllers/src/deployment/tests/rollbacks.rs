@@ -42,6 +42,27 @@ fn rollback_to_zero_means_the_previous_revision() {
     assert!(rollback_annotation_is_removed(alone()));
 }
 
+/// Proves DEP-22, DEP-72.
+#[test]
+fn rollback_refreshes_the_revision_of_the_new_replica_set_first() {
+    // The template is that of an earlier revision again: `new` still has revision 1, and `old` has 2.
+    let revision = |set: Value, revision: &str| {
+        with_field(set, "/metadata/annotations/deployment.kubernetes.io~1revision", json!(revision))
+    };
+    for to in ["0", "2"] {
+        let stale = || cluster(back(to), [revision(new(3, 3), "1"), revision(old(0, 0), "2")]);
+        let patches = bodies(stale(), "patch replicasets.apps ");
+        let [(name, body)] = &patches[..] else { panic!("one patch") };
+        assert_eq!((&**name, &body["metadata"]["annotations"][annotations::REVISION]), ("new", &json!("3")));
+        assert!(!reconcile(stale()).contains("edit"), "the rollback waits for the watch event of the patch");
+        let refreshed = cluster(back(to), [revision(new(3, 3), "3"), revision(old(0, 0), "2")]);
+        assert!(
+            reconcile(refreshed).ends_with("Rolled back deployment \"web\" to revision 2\n"),
+            "not to itself"
+        );
+    }
+}
+
 /// Proves DEP-73, DEP-74.
 #[test]
 fn rollback_restores_the_template_and_the_annotations() {
@@ -51,7 +72,9 @@ fn rollback_restores_the_template_and_the_annotations() {
     let mut now = with_field(back("1"), "/metadata/annotations/note", json!("now"));
     now["metadata"]["annotations"]["other"] = json!("now");
     now["metadata"]["annotations"][annotations::LAST_APPLIED] = json!("{}");
-    let mut there = cluster(now, [new(3, 3), old]);
+    let mut current = with_field(new(3, 3), "/metadata/annotations/note", json!("now"));
+    current["metadata"]["annotations"]["other"] = json!("now");
+    let mut there = cluster(now, [current, old]);
     assert_eq!(
         there.reconcile(&the_loop(), web()),
         format!("{EDIT}event Normal DeploymentRollback: Rolled back deployment \"web\" to revision 1\n")

@@ -158,6 +158,11 @@ fn old_replica_sets_beyond_the_history_limit_are_deleted_when_complete() {
         with_field(older(), "/metadata/annotations/deployment.kubernetes.io~1revision", json!("1"));
     let renumbered = with_field(renumbered, "/metadata/creationTimestamp", json!("2027-01-02T12:00:00Z"));
     assert_eq!(left(json!(1), renumbered), ["old"]);
+    // Next to a revision that is not a number, by age: `old` is younger, so `older` is deleted.
+    let odd =
+        |set: Value| with_field(set, "/metadata/annotations/deployment.kubernetes.io~1revision", json!("x"));
+    let high = with_field(older(), "/metadata/annotations/deployment.kubernetes.io~1revision", json!("9"));
+    assert_eq!(deleted(cluster(limited(json!(1)), [high, odd(old(0, 0)), new(3, 3)])), ["older"]);
     // A ReplicaSet that has pods or an unobserved generation stays, and none is deleted in its place.
     assert_eq!(left(json!(1), with_field(older(), "/status/replicas", json!(1))), [""; 0]);
     assert_eq!(left(json!(1), with_field(older(), "/metadata/generation", json!(2))), [""; 0]);

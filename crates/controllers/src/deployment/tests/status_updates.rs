@@ -294,6 +294,10 @@ fn status_is_immediate_for_new_generations_completion_and_conditions() {
     // Complete stays complete while old pods terminate.
     let ending = with_field(old(0, 0), "/status/terminatingReplicas", json!(1));
     assert_eq!(status_urgency(complete(3), &[new(3, 3), ending], false), StatusUrgency::Coalesce);
+    // A ready pod is lost, while the Deployment stays available.
+    let lost = with_field(new(3, 3), "/status/readyReplicas", json!(2));
+    assert_eq!(status_urgency(complete(3), &[lost], false), StatusUrgency::Immediate);
+    assert_eq!(status_urgency(complete(3), &[new(3, 2)], true), StatusUrgency::Immediate);
     // The user has changed the spec.
     let replicas = with_field(halfway(), "/metadata/generation", json!(3));
     assert_eq!(status_urgency(replicas, &[new(3, 2)], true), StatusUrgency::Immediate);

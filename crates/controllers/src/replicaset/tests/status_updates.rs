@@ -1,6 +1,7 @@
 //! The status, when it is written, and when the key is requeued.
 
 use keleustes_plan::{Action, StatusUrgency, Step};
+use proptest::prelude::*;
 
 use super::*;
 
@@ -168,7 +169,7 @@ fn status_is_immediate_when_replicas_are_complete_or_conditions_change() {
         let status: ReplicaSetStatus = serde_json::from_value(counts).unwrap();
         status::status_urgency(&set, &status, changed_anything)
     };
-    let counts = |replicas: i32, available: i32| json!({"observedGeneration": 2, "replicas": replicas, "availableReplicas": available});
+    let counts = |replicas: i32, available: i32| json!({"observedGeneration": 2, "replicas": replicas, "readyReplicas": available, "availableReplicas": available});
     for (set, counts, changed_anything, expected) in [
         // Scaling up, pod by pod; then the last one.
         (set(3), counts(3, 1), false, StatusUrgency::Coalesce),
@@ -178,7 +179,7 @@ fn status_is_immediate_when_replicas_are_complete_or_conditions_change() {
         (set(3), counts(0, 0), true, StatusUrgency::Superseded),
         (set(3), counts(2, 1), true, StatusUrgency::Coalesce),
         // One pod becomes unready, then ready again.
-        (up_to_date(3), counts(3, 2), false, StatusUrgency::Coalesce),
+        (up_to_date(3), counts(3, 2), false, StatusUrgency::Immediate),
         (
             with_field(up_to_date(3), "/status/availableReplicas", json!(2)),
             counts(3, 3),
@@ -204,4 +205,44 @@ fn status_is_immediate_when_replicas_are_complete_or_conditions_change() {
     let mut failing = counts(1, 1);
     failing["conditions"] = json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}]);
     assert_eq!(status_urgency(set(3), failing, true), StatusUrgency::Immediate);
+}
+
+/// The urgency of a change between two statuses with these counts of replicas, ready and available pods.
+fn urgency_between(replicas: i32, old: [i32; 3], new: [i32; 3], changed_anything: bool) -> StatusUrgency {
+    let of = |counts: [i32; 3]| {
+        let [replicas, ready, available] = counts;
+        json!({"observedGeneration": 2, "replicas": replicas, "readyReplicas": ready, "availableReplicas": available})
+    };
+    let set: ReplicaSet =
+        serde_json::from_value(with_field(set(replicas), "/status", of(old))).expect("a ReplicaSet");
+    let status: ReplicaSetStatus = serde_json::from_value(of(new)).expect("a status");
+    status::status_urgency(&set, &status, changed_anything)
+}
+
+proptest! {
+    /// A client must not read counts of pods that are lost.
+    #[test]
+    fn a_loss_is_written_at_once_and_progress_is_coalesced(
+        replicas in 0..9_i32,
+        old in prop::array::uniform3(0..9_i32),
+        new in prop::array::uniform3(0..9_i32),
+        changed_anything in any::<bool>(),
+    ) {
+        let urgency = urgency_between(replicas, old, new, changed_anything);
+        let is_loss = old.iter().zip(&new).any(|(old, new)| new < old);
+        let is_complete = |[all, _, available]: [i32; 3]| all == replicas && available == replicas;
+        let is_goal = is_complete(new) && !is_complete(old);
+        prop_assert_eq!(urgency == StatusUrgency::Immediate, is_loss || is_goal);
+    }
+}
+
+#[test]
+fn an_observed_generation_is_written_at_once() {
+    let resized = with_field(up_to_date(3), "/metadata/generation", json!(3));
+    let resized: ReplicaSet = serde_json::from_value(resized).unwrap();
+    let mut status = resized.status.clone();
+    status.observed_generation = 3;
+    for changed_anything in [false, true] {
+        assert_eq!(status::status_urgency(&resized, &status, changed_anything), StatusUrgency::Immediate);
+    }
 }

@@ -113,6 +113,23 @@ fn an_existing_claim_is_not_changed() {
     );
 }
 
+#[test]
+fn several_claim_errors_are_joined_as_the_original_joins_them() {
+    let two = json!([{"metadata": {"name": "data"}}, {"metadata": {"name": "logs"}}]);
+    let two = with_field(set(1), "/spec/volumeClaimTemplates", two);
+    let named = |name: &str| {
+        let claim = with_field(claim(0, &[]), "/metadata/name", json!(format!("{name}-web-0")));
+        terminating(with_field(claim, "/metadata/uid", json!(format!("u-{name}"))))
+    };
+    let why = "[pvc data-web-0 is being deleted, pvc logs-web-0 is being deleted]";
+    assert_eq!(
+        actions(with_claims(cluster(two, []), [named("data"), named("logs")])),
+        format!(
+            "event Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: {why}\nretry: {why}\n"
+        )
+    );
+}
+
 fn edited(cluster: &mut RehearsalCluster) -> bool {
     cluster
         .outline(&the_loop(), web())
@@ -148,6 +165,34 @@ fn a_pod_without_its_pod_name_label_is_repaired() {
         unready(with_field(pod(0), "/metadata/labels/statefulset.kubernetes.io~1pod-name", json!("x")));
     assert!(!edited(&mut cluster(up_to_date(1), [lost_and_unready.clone()])));
     assert!(edited(&mut cluster(parallel(up_to_date(1)), [lost_and_unready])));
+}
+
+/// Proves STS-25, STS-26.
+#[test]
+fn a_pod_without_its_pod_name_label_keeps_its_volumes_and_needs_no_claims() {
+    // An admission plugin has put a volume before the claim's.
+    let token = json!({"name": "token", "projected": {"sources": []}});
+    let data = json!({"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}});
+    let lost =
+        with_field(pod(0), "/metadata/labels", json!({"app": "web", "controller-revision-hash": "web-2"}));
+    let lost = with_field(lost, "/spec/volumes", json!([token, data]));
+    for claims in [vec![], vec![terminating(claim(0, &[]))], vec![claim(0, &[])]] {
+        let mut cluster = with_claims(cluster(with_claim_template(up_to_date(1)), [lost.clone()]), claims);
+        let transcript = cluster.outline(&the_loop(), web());
+        assert!(
+            transcript.starts_with("edit pods a/web-0") && !transcript.contains("persistentvolumeclaims")
+        );
+        let live = cluster.live_object::<Pod>(&key("web-0")).unwrap();
+        assert_eq!(live["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"], "web-0");
+        assert_eq!(live["spec"]["volumes"], json!([token, data]));
+    }
+    // Only the claims are wrong: the label is not touched.
+    let unmounted = with_field(pod(0), "/spec/volumes", json!([token]));
+    let mut cluster = with_claims(cluster(with_claim_template(up_to_date(1)), [unmounted]), [claim(0, &[])]);
+    assert!(edited(&mut cluster));
+    let live = cluster.live_object::<Pod>(&key("web-0")).unwrap();
+    assert_eq!(live["spec"]["volumes"], json!([data, token]));
+    assert_eq!(live["metadata"]["labels"].get("apps.kubernetes.io/pod-index"), None);
 }
 
 /// Proves STS-26, STS-51.

@@ -125,6 +125,9 @@ fn without_the_gate_one_pod_is_replaced_at_a_time() {
     assert!(in_parallel(old_but(3, [(2, terminating(old(2)))])).is_empty());
     assert_eq!(in_parallel(old_but(3, [(0, unready(old(0))), (2, pod(2))])), ["delete web-1"]);
     assert_eq!(in_parallel(old_but(3, [(2, unready(old(2)))])), ["delete web-2"]);
+    // A missing pod is created, and no healthy one is deleted meanwhile.
+    assert_eq!(in_parallel(vec![old(0), old(1)]), ["create web-2"]);
+    assert_eq!(in_parallel(vec![old(1), pod(2)]), ["create web-0", "delete web-1"], "only pods above count");
     assert_eq!(pod_actions(parted(set(3), 3), all_old(3)), Vec::<String>::new());
     let mut cluster = cluster(allowing(4, 3), all_old(4));
     assert!(!cluster.reconcile(&a_loop, web()).contains("measure"));

@@ -191,10 +191,14 @@ fn status_is_immediate_for_new_generations_and_completion() {
         status_urgency(revision_hash(), |new_status| new_status.available_replicas = 3),
         StatusUrgency::Immediate
     );
-    assert_eq!(
-        status_urgency(up_to_date(3), |new_status| new_status.available_replicas = 2),
-        StatusUrgency::Coalesce
-    );
+    for lose in [
+        (|new_status| new_status.replicas = 2) as fn(&mut keleustes_objects::StatefulSetStatus),
+        |new_status| new_status.ready_replicas = 2,
+        |new_status| new_status.available_replicas = 2,
+        |new_status| new_status.current_replicas = 2,
+    ] {
+        assert_eq!(status_urgency(up_to_date(3), lose), StatusUrgency::Immediate);
+    }
     assert_eq!(
         status_urgency(up_to_date(3), |new_status| new_status.observed_generation = 9),
         StatusUrgency::Immediate
