@@ -90,6 +90,10 @@ pub struct FaultRule {
     pub method: Option<Method>,
     /// Only targets (path and query) that contain this.
     pub target_contains: Option<String>,
+    /// Only this resource, by its plural and subresource: `pods`, `deployments/status`.
+    pub resource: Option<String>,
+    /// Only these verbs, as RBAC names them; none means all.
+    pub verbs: Vec<String>,
     /// True: only watches. False: everything but watches.
     pub watch: Option<bool>,
     /// True: only writes. False: only reads (GET, HEAD, OPTIONS).
@@ -108,6 +112,8 @@ impl FaultRule {
         FaultRule {
             method: None,
             target_contains: None,
+            resource: None,
+            verbs: Vec::new(),
             watch: None,
             writes: None,
             skip: 0,
@@ -125,6 +131,20 @@ impl FaultRule {
     /// Restricts the rule to targets (path and query) that contain `part`.
     pub fn target(mut self, part: &str) -> FaultRule {
         self.target_contains = Some(part.to_owned());
+        self
+    }
+
+    /// Restricts the rule to a resource, by its plural and subresource (`pods`, `deployments/status`), in all API groups
+    /// and namespaces.
+    pub fn resource(mut self, resource: &str) -> FaultRule {
+        self.resource = Some(resource.to_owned());
+        self
+    }
+
+    /// Restricts the rule to verbs as RBAC names them: get, list, watch, create, update, patch, delete,
+    /// deletecollection.
+    pub fn verbs(mut self, verbs: &[&str]) -> FaultRule {
+        self.verbs = verbs.iter().map(|verb| (*verb).to_owned()).collect();
         self
     }
 
@@ -159,8 +179,49 @@ impl FaultRule {
             .any(|(k, v)| k == "watch" && !matches!(&*v, "0" | "false"));
         self.method.as_ref().is_none_or(|m| m == request.method())
             && self.target_contains.as_ref().is_none_or(|part| target.contains(part.as_str()))
+            && self.resource.as_ref().is_none_or(|wanted| resource_of(request.uri().path()).0 == *wanted)
+            && (self.verbs.is_empty() || self.verbs.iter().any(|verb| verb == verb_of(request, watches)))
             && self.watch.is_none_or(|w| w == watches)
             && self.writes.is_none_or(|writes| writes != request.method().is_safe())
+    }
+}
+
+/// The resource of a path with its subresource, and whether the path names one object.
+fn resource_of(path: &str) -> (String, bool) {
+    let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let prefix = match parts.first() {
+        Some(&"api") => 2,
+        Some(&"apis") => 3,
+        _ => return (String::new(), false),
+    };
+    parts.drain(..prefix.min(parts.len()));
+    // A namespace is a place if a resource follows, and an object otherwise; its subresources look like resources.
+    if let ["namespaces", _, resource, ..] = parts.as_slice()
+        && !matches!(*resource, "status" | "finalize")
+    {
+        parts.drain(..2);
+    }
+    match parts.as_slice() {
+        [] => (String::new(), false),
+        [resource] => ((*resource).to_owned(), false),
+        [resource, _] => ((*resource).to_owned(), true),
+        [resource, _, subresource, ..] => (format!("{resource}/{subresource}"), true),
+    }
+}
+
+/// The verb of a request, as RBAC names it; empty for methods without one.
+fn verb_of<B>(request: &Request<B>, watches: bool) -> &'static str {
+    let named = resource_of(request.uri().path()).1;
+    match (request.method(), named) {
+        (&Method::GET, _) if watches => "watch",
+        (&Method::GET, false) => "list",
+        (&Method::GET, true) => "get",
+        (&Method::POST, _) => "create",
+        (&Method::PUT, _) => "update",
+        (&Method::PATCH, _) => "patch",
+        (&Method::DELETE, true) => "delete",
+        (&Method::DELETE, false) => "deletecollection",
+        _ => "",
     }
 }
 
@@ -379,5 +440,78 @@ impl http_body::Body for CutBody {
             None => self.lines_left -= data.iter().filter(|byte| **byte == b'\n').count(),
         }
         Poll::Ready(Some(Ok(Frame::data(data))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ApiServer;
+
+    fn request(method: Method, target: &str, body: &str) -> Request<Full<Bytes>> {
+        let request = Request::builder().method(method).uri(target);
+        let request = request.header(CONTENT_TYPE, "application/json");
+        request.body(Full::new(Bytes::from(body.to_owned()))).unwrap()
+    }
+
+    #[test]
+    fn rules_select_by_resource_and_verb() {
+        let rule = |resource: &str, verbs: &[&str]| {
+            FaultRule::new(InjectedFault::Hang).resource(resource).verbs(verbs)
+        };
+        let pods = "/api/v1/namespaces/a/pods";
+        for (resource, verb, method, target) in [
+            ("pods", "list", Method::GET, "/api/v1/pods?limit=500"),
+            ("pods", "list", Method::GET, pods),
+            ("pods", "watch", Method::GET, "/api/v1/pods?watch=true"),
+            ("pods", "get", Method::GET, "/api/v1/namespaces/a/pods/p"),
+            ("pods", "create", Method::POST, pods),
+            ("pods", "deletecollection", Method::DELETE, pods),
+            ("pods", "delete", Method::DELETE, "/api/v1/namespaces/a/pods/p"),
+            ("pods/binding", "create", Method::POST, "/api/v1/namespaces/a/pods/p/binding"),
+            ("deployments/status", "update", Method::PUT, "/apis/apps/v1/namespaces/a/deployments/d/status"),
+            ("replicasets", "patch", Method::PATCH, "/apis/apps/v1/namespaces/a/replicasets/r"),
+            ("namespaces", "list", Method::GET, "/api/v1/namespaces"),
+            ("namespaces", "get", Method::GET, "/api/v1/namespaces/pods"),
+            ("namespaces/finalize", "update", Method::PUT, "/api/v1/namespaces/a/finalize"),
+            ("nodes", "get", Method::GET, "/api/v1/nodes/n"),
+        ] {
+            let sent = request(method, target, "");
+            assert!(rule(resource, &[verb]).matches(&sent), "{verb} {resource} {target}");
+            assert!(rule(resource, &[]).matches(&sent), "{resource} {target}");
+            assert!(rule(resource, &["get", verb, "list"]).matches(&sent), "{resource} {target}");
+            assert!(!rule("secrets", &[verb]).matches(&sent), "{target}");
+            assert!(!rule(resource, &["impersonate"]).matches(&sent), "{target}");
+        }
+        assert!(!rule("pods", &["list"]).matches(&request(Method::GET, "/api/v1/pods?watch=1", "")));
+        assert!(!rule("pods", &[]).matches(&request(Method::PUT, "/api/v1/namespaces/a/pods/p/status", "")));
+        assert!(!rule("pods", &[]).matches(&request(Method::GET, "/healthz", "")));
+        assert!(!rule("", &["list"]).resource("pods").matches(&request(Method::GET, "/apis", "")));
+    }
+
+    #[tokio::test]
+    async fn lists_of_one_kind_fail_for_ever_and_lost_responses_of_chosen_writes_take_effect() {
+        let server = ApiServer::default();
+        let faults = Faults::new();
+        let broken = InjectedFault::status(500, "InternalError", "broken");
+        let lists = faults.add(FaultRule::new(broken).resource("configmaps").verbs(&["list"]));
+        let reset = Box::new(InjectedFault::ConnectionError(io::ErrorKind::ConnectionReset));
+        let lost = FaultRule::new(InjectedFault::ApplyThen(reset)).resource("configmaps").verbs(&["create"]);
+        let lost = faults.add(lost);
+        let mut service = faults.layer(server.clone());
+        let mut send = async |method: Method, target: &str, body: &str| {
+            service.call(request(method, target, body)).await.map(|response| response.status().as_u16())
+        };
+        let (maps, secrets) = ("/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/secrets");
+        for _ in 0..50 {
+            assert_eq!(send(Method::GET, maps, "").await.unwrap(), 500);
+            assert_eq!(send(Method::GET, secrets, "").await.unwrap(), 200);
+        }
+        let body = r#"{"metadata": {"name": "a"}}"#;
+        assert!(send(Method::POST, maps, body).await.is_err());
+        assert!(server.object("configmaps", "default", "a").is_some());
+        assert_eq!(send(Method::POST, secrets, body).await.unwrap(), 201);
+        assert_eq!(send(Method::DELETE, &format!("{maps}/a"), "").await.unwrap(), 200);
+        assert_eq!((faults.hits(lists), faults.hits(lost)), (50, 1));
     }
 }

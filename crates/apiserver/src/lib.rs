@@ -7,7 +7,8 @@
 //! | [`faults`] | a tower layer that injects faults into chosen requests |
 //! | [`http`] | the server on a loopback socket: HTTPS, client certificates, kubeconfig files, limits for every client |
 //! | [`state_dir`] | persistence |
-//! | [`clock`] | clocks for the service |
+//! | [`private_files`] | files that only their owner can read |
+//! | [`clock`], [`entropy`] | clocks and randomness for the service |
 //!
 //! Features the server does not implement get a 4xx or 501, never a silent success.
 //!
@@ -30,12 +31,14 @@
 //! ```
 
 pub mod clock;
+pub mod entropy;
 pub mod faults;
 pub mod http;
 pub mod kernel;
+pub mod private_files;
 pub mod service;
 pub mod state_dir;
 
 pub use faults::{FaultRule, Faults, InjectedFault};
-pub use kernel::{ApiResult, Status, StatusCause, StatusReason, TokenVerifier, User};
+pub use kernel::{ApiResult, EntropySource, Status, StatusCause, StatusReason, TokenVerifier, User};
 pub use service::{ApiServer, Builder, LoggedRequest};

@@ -13,11 +13,14 @@ use tokio::sync::watch;
 
 use crate::kernel::JournalEntry;
 use crate::service::{ApiServer, Builder};
+use crate::{entropy, private_files};
 
 const SNAPSHOT: &str = "state.jsonl";
 const SNAPSHOT_NEW: &str = "state.jsonl.new";
 const CHANGES: &str = "changes.jsonl";
 const LOCK: &str = "lock";
+/// The names of the files in a directory that is used by [`StateDir`] and [`crate::http::Pki`].
+pub const FILES: [&str; 6] = [SNAPSHOT, SNAPSHOT_NEW, CHANGES, LOCK, "ca.crt", "ca.key"];
 /// A new snapshot is written after this many changes.
 const CHANGES_MAX: usize = 50_000;
 
@@ -61,23 +64,26 @@ pub struct LoadSummary {
 
 impl StateDir {
     /// Opens the directory and builds the server from its state, or a new server.
+    ///
+    /// A seed of the builder is not used: it would give the same UIDs after every restart, and the garbage collector
+    /// identifies owners by UID. Only the owner can read the files, because Secrets are in them.
     pub fn open(dir: &Path, builder: Builder) -> Result<(ApiServer, StateDir, LoadSummary), StateDirError> {
         let at = |path: &Path| {
             let path = path.to_owned();
             move |source| StateDirError::File { path, source }
         };
-        fs::create_dir_all(dir).map_err(at(dir))?;
-        let lock = File::create(dir.join(LOCK)).map_err(at(&dir.join(LOCK)))?;
+        private_files::create_dir(dir, &FILES).map_err(at(dir))?;
+        let lock = private_files::open(&dir.join(LOCK)).map_err(at(&dir.join(LOCK)))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StateDirError::InUse { path: dir.to_owned() }),
             Err(TryLockError::Error(source)) => return Err(at(&dir.join(LOCK))(source)),
         }
         let (entries, mut summary) = read(dir).map_err(at(dir))?;
-        let builder = builder.journal(true);
+        let builder = builder.journal(true).entropy(entropy::operating_system());
         let (server, lost) = if entries.is_empty() { (builder.build(), 0) } else { builder.restore(entries) };
         summary.skipped += lost;
-        let changes = File::create(dir.join(SNAPSHOT_NEW)).map_err(at(&dir.join(SNAPSHOT_NEW)))?;
+        let changes = private_files::create(&dir.join(SNAPSHOT_NEW)).map_err(at(&dir.join(SNAPSHOT_NEW)))?;
         let mut state_dir =
             StateDir { dir: dir.to_owned(), changes: BufWriter::new(changes), count: 0, _lock: lock };
         state_dir.snapshot(&server).map_err(at(dir))?;
@@ -125,7 +131,7 @@ impl StateDir {
     fn snapshot(&mut self, server: &ApiServer) -> io::Result<()> {
         let (new, current) = (self.dir.join(SNAPSHOT_NEW), self.dir.join(SNAPSHOT));
         let entries = server.dump();
-        let mut file = BufWriter::new(File::create(&new)?);
+        let mut file = BufWriter::new(private_files::create(&new)?);
         writeln!(file, "{}", json!({"format": 1, "revision": server.resource_version()}))?;
         for entry in &entries {
             writeln!(file, "{}", entry.to_line())?;
@@ -133,7 +139,7 @@ impl StateDir {
         file.flush()?;
         drop(file);
         fs::rename(new, current)?;
-        self.changes = BufWriter::new(File::create(self.dir.join(CHANGES))?);
+        self.changes = BufWriter::new(private_files::create(&self.dir.join(CHANGES))?);
         self.count = 0;
         Ok(())
     }
@@ -170,6 +176,8 @@ fn read(dir: &Path) -> io::Result<(Vec<JournalEntry>, LoadSummary)> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn config_map(name: &str) -> Value {
@@ -222,10 +230,67 @@ mod tests {
     }
 
     #[test]
+    fn objects_created_after_a_restart_have_fresh_uids() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut names = 0;
+        for start in 0..3 {
+            let builder = ApiServer::builder().bootstrap(true);
+            // A caller's seed must not apply either: it would repeat at every start.
+            let builder = if start == 2 { builder.seed(7) } else { builder };
+            let (server, mut state_dir, _) = StateDir::open(dir.path(), builder).unwrap();
+            for _ in 0..20 {
+                names += 1;
+                server.seed(config_map(&format!("c{names}"))).unwrap();
+            }
+            let mut uids: Vec<String> = server
+                .snapshot()
+                .iter()
+                .map(|object| object["metadata"]["uid"].as_str().unwrap().to_owned())
+                .collect();
+            let objects = uids.len();
+            assert!(objects > 100, "{objects}");
+            uids.sort_unstable();
+            uids.dedup();
+            assert_eq!(uids.len(), objects, "two objects have the same uid after start {start}");
+            state_dir.save(&server).unwrap();
+        }
+    }
+
+    #[test]
+    fn only_the_owner_can_read_the_state() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("new");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        let check = |dir_mode: u32| {
+            let (server, mut state_dir, _) = StateDir::open(&dir, ApiServer::builder()).unwrap();
+            server.seed(config_map("a")).unwrap();
+            state_dir.save(&server).unwrap();
+            assert_eq!(mode(&dir), dir_mode);
+            for name in [SNAPSHOT, CHANGES, LOCK] {
+                assert_eq!(mode(&dir.join(name)), 0o600, "{name}");
+            }
+        };
+        check(0o700);
+        // As an earlier version has left them.
+        let widen = || {
+            fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+            for name in [SNAPSHOT, CHANGES, LOCK] {
+                fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o644)).unwrap();
+            }
+        };
+        widen();
+        check(0o700);
+        // A directory that holds something else too is shared by the user's choice; only our files are restricted.
+        fs::create_dir(dir.join("other")).unwrap();
+        widen();
+        check(0o755);
+    }
+
+    #[test]
     fn unwritable_directory_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
-        fs::write(&file, "").unwrap();
+        private_files::write(&file, "").unwrap();
         assert!(matches!(StateDir::open(&file, ApiServer::builder()), Err(StateDirError::File { .. })));
     }
 }

@@ -1,9 +1,7 @@
 //! The server's certificate authority: serving certificate, client certificates and kubeconfig files.
 
 use std::fs;
-use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,6 +17,7 @@ use rustls::{RootCertStore, ServerConfig};
 
 use super::HttpError;
 use crate::kernel::User;
+use crate::private_files;
 
 /// Subject alternative names of the serving certificate, besides the address.
 const NAMES: [&str; 5] = [
@@ -68,9 +67,8 @@ impl Pki {
         }
         let pki = Pki::generate()?;
         let write = |path: &Path, text: &str| {
-            let file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-            let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
-            written.map_err(|source| HttpError::File { path: path.to_owned(), source })
+            private_files::write(path, text)
+                .map_err(|source| HttpError::File { path: path.to_owned(), source })
         };
         write(&key, &pki.issuer.key().serialize_pem())?;
         write(&certificate, &pki.ca_pem)?;
@@ -207,7 +205,7 @@ mod tests {
         let again = Pki::load_or_generate(dir.path()).unwrap();
         assert_eq!(first.ca_pem(), again.ca_pem());
         assert!(again.server_config(IpAddr::from(Ipv4Addr::LOCALHOST)).is_ok());
-        fs::write(dir.path().join("ca.key"), "nonsense").unwrap();
+        private_files::write(&dir.path().join("ca.key"), "nonsense").unwrap();
         assert!(Pki::load_or_generate(dir.path()).is_err());
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::clusterip::Range;
+use super::random::EntropySource;
 use super::users::{TokenVerifier, User};
 
 /// Options of a kernel.
@@ -10,6 +11,8 @@ use super::users::{TokenVerifier, User};
 pub struct KernelOptions {
     /// Seed of UIDs, generated names, addresses and tokens.
     pub seed: u64,
+    /// Where they come from instead of the seed.
+    pub entropy: Option<EntropySource>,
     /// How many changes are kept for watches and lists at older revisions.
     pub history_limit: usize,
     /// How many bytes of earlier object states are kept for watches and lists at older revisions.
@@ -50,6 +53,7 @@ impl Default for KernelOptions {
     fn default() -> KernelOptions {
         KernelOptions {
             seed: 0,
+            entropy: None,
             history_limit: 100_000,
             history_bytes_max: 512 * 1024 * 1024,
             rbac: false,

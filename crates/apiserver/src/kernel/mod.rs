@@ -1,7 +1,7 @@
 //! The pure API server: a request and the current time in, a reply and watch frames out.
 //!
 //! The kernel has no clock, no IO and no randomness of its own. Time comes with each request, UIDs and generated
-//! names come from the seed given at construction, and everything it does is a function of the sequence of requests.
+//! names come from the seed or the entropy source given at construction, and everything it does is a function of the sequence of requests.
 //!
 //! | modules | content |
 //! | --- | --- |
@@ -80,6 +80,7 @@ use serde_json::{Value, json};
 pub use self::clusterip::Range;
 pub use self::journal::{JournalEntry, ObjectIdentity, ObjectText};
 pub use self::kernel_options::KernelOptions;
+pub use self::random::EntropySource;
 pub use self::request::Request;
 pub use self::status::{ApiResult, Status, StatusCause, StatusReason};
 pub use self::users::{MASTERS, TokenVerifier, User};
@@ -216,11 +217,12 @@ impl Kernel {
         if options.keep_parsed {
             store.keep_parsed();
         }
+        let (random, watch_random) = Random::of(&options);
         Kernel {
             registry: Registry::default(),
             store,
-            random: Random::seeded(options.seed),
-            watch_random: Random::seeded(!options.seed),
+            random,
+            watch_random,
             now,
             watches: BTreeMap::new(),
             watches_opened: 0,

@@ -1,5 +1,7 @@
 //! RBAC: a request is allowed if a rule of a role bound to its user covers it.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::Kernel;
@@ -146,21 +148,24 @@ impl Kernel {
         rules
     }
 
+    /// The rules of the roles that `role` aggregates, directly or through others: admin aggregates edit, and edit
+    /// aggregates view. Every role counts once, because roles may aggregate each other.
     fn aggregated_rules(&self, role: &Value) -> Vec<Value> {
         let Some(roles) = resources::by_path(GROUP, "v1", "clusterroles") else { return Vec::new() };
-        let selectors = role.pointer("/aggregationRule/clusterRoleSelectors").and_then(Value::as_array);
         let all = self.store.values(roles, None);
         let mut rules = Vec::new();
-        for selector in selectors.into_iter().flatten() {
-            for other in &all {
-                let labels = meta(other, "labels").cloned().unwrap_or_default();
-                if super::selectors::selects(selector, &labels) {
-                    rules.extend(other["rules"].as_array().into_iter().flatten().cloned());
-                    // edit aggregates view, and admin aggregates edit.
-                    if other.get("aggregationRule").is_some()
-                        && meta_str(other, "name") != meta_str(role, "name")
+        let mut visited = BTreeSet::from([meta_str(role, "name")]);
+        let mut pending = vec![role];
+        while let Some(aggregating) = pending.pop() {
+            let selectors =
+                aggregating.pointer("/aggregationRule/clusterRoleSelectors").and_then(Value::as_array);
+            for selector in selectors.into_iter().flatten() {
+                for other in &all {
+                    let labels = meta(other, "labels").unwrap_or(&Value::Null);
+                    if super::selectors::selects(selector, labels) && visited.insert(meta_str(other, "name"))
                     {
-                        rules.extend(self.aggregated_rules(other));
+                        rules.extend(other["rules"].as_array().into_iter().flatten().cloned());
+                        pending.push(other);
                     }
                 }
             }

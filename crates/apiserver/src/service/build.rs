@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::log::RequestLog;
 use super::{ApiServer, Shared, State};
 use crate::clock::{self, Clock};
-use crate::kernel::{JournalEntry, Kernel, KernelOptions, Range, TokenVerifier, User};
+use crate::kernel::{EntropySource, JournalEntry, Kernel, KernelOptions, Range, TokenVerifier, User};
 
 /// Options of a new server.
 pub struct Builder {
@@ -32,9 +32,15 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Seed of UIDs, generated names and tokens.
+    /// Seed of UIDs, generated names and tokens, for tests and simulations: who knows the seed knows the tokens.
     pub fn seed(mut self, seed: u64) -> Builder {
         self.options.seed = seed;
+        self
+    }
+
+    /// Takes UIDs, generated names and tokens from a source instead of a seed.
+    pub fn entropy(mut self, source: EntropySource) -> Builder {
+        self.options.entropy = Some(source);
         self
     }
 

@@ -69,6 +69,33 @@ fn role_bindings_are_namespaced_and_roles_aggregate() {
 }
 
 #[test]
+fn roles_that_aggregate_each_other_are_resolved_once() {
+    let mut server = server();
+    let admin = User::admin();
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let aggregating = |name: &str, label: &str, selected: &str| {
+        json!({"metadata": {"name": name, "labels": {label: "true"}}, "rules": [],
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {selected: "true"}}]}})
+    };
+    let leaf = json!({"metadata": {"name": "leaf", "labels": {"to-b": "true"}},
+        "rules": [{"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"]}]});
+    // a aggregates b, b aggregates a and leaf, and c aggregates itself only.
+    let all = [aggregating("a", "to-b", "to-a"), aggregating("b", "to-a", "to-b"), leaf];
+    for role in all.iter().chain([&aggregating("c", "to-c", "to-c")]) {
+        assert_eq!(server.send_as(&admin, Method::POST, roles, role).0, 201, "{role}");
+    }
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    for (role, code) in [("a", 200), ("b", 200), ("c", 403)] {
+        let binding = json!({"metadata": {"name": role}, "roleRef": {"kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "User", "name": format!("user-{role}")}]});
+        assert_eq!(server.send_as(&admin, Method::POST, bindings, &binding).0, 201);
+        let user = User::new(&format!("user-{role}"), &[]);
+        assert_eq!(server.send_as(&user, Method::GET, CONFIG_MAPS, &Value::Null).0, code, "{role}");
+        assert_eq!(server.send_as(&user, Method::GET, "/api/v1/secrets", &Value::Null).0, 403, "{role}");
+    }
+}
+
+#[test]
 fn tokens_authenticate_their_users() {
     let mut server = server();
     let with = |token: &str, target: &str| Request {
