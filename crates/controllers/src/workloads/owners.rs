@@ -1,6 +1,6 @@
 //! Finds objects by their controller, and orphans by their namespace.
 //!
-//! A controller is identified by namespace, kind, name and UID. The UID alone is not enough: whoever may create an
+//! A controller is identified by namespace, kind, name and UID. The UID alone is not enough: a user who may create an
 //! object in one namespace may name the UID of an owner in another.
 
 use keleustes_objects::{InternedStr, Key, Kind, Object, ObjectMeta, OwnerReference};
