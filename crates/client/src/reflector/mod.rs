@@ -17,7 +17,6 @@ mod policy;
 #[cfg(test)]
 mod tests;
 
-use http::Method;
 use keleustes_objects::{
     ApiError, DecodeError, Encoded, Key, Kind, Object, ObjectMeta, PartialObjectMeta, Projection, Resource,
     ResourceVersion,
@@ -128,7 +127,7 @@ impl<T> ListWatch<T> {
     }
 
     fn call(&self, request: &ReflectorRequest) -> Call {
-        let mut call = Call::raw(Method::GET, self.resource.collection_path(&self.namespace));
+        let mut call = Call::list(&self.resource, &self.namespace);
         if let Some(selector) = self.projection.field_selector {
             call = call.query("fieldSelector", selector);
         }
