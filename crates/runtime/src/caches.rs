@@ -459,7 +459,7 @@ impl Cache {
         let listeners = self.listeners.lock();
         let (is_list, size) = match &delta {
             Delta::Replace { objects, .. } => (true, objects.len()),
-            Delta::Apply(_) | Delta::Delete(_) => (false, 1),
+            Delta::Apply(_) | Delta::Delete(_) | Delta::DeleteKey { .. } => (false, 1),
             Delta::Bookmark(_) => (false, 0),
         };
         if let Some(counts) = &self.counts {
@@ -473,6 +473,9 @@ impl Cache {
                 }
                 Delta::Apply(object) => vec![table.apply(object)],
                 Delta::Delete(object) => vec![table.delete(object)],
+                Delta::DeleteKey { key, version, .. } => {
+                    table.delete_key(&key, version).into_iter().collect()
+                }
                 Delta::Bookmark(version) => {
                     table.bookmark(version);
                     Vec::new()

@@ -19,7 +19,7 @@ mod tests;
 
 use keleustes_objects::{
     ApiError, DecodeError, Encoded, Key, Kind, Object, ObjectMeta, PartialObjectMeta, Projection, Resource,
-    ResourceVersion,
+    ResourceVersion, Uid,
 };
 
 pub use self::driver::Reflector;
@@ -70,6 +70,15 @@ pub enum Delta<T> {
     Apply(T),
     /// The object was deleted; this was its last state.
     Delete(T),
+    /// The object was deleted, and its last state cannot be decoded.
+    DeleteKey {
+        /// Namespace and name.
+        key: Key,
+        /// The UID.
+        uid: Uid,
+        /// The resourceVersion of the deletion.
+        version: ResourceVersion,
+    },
     /// The consumer is synced up to this resourceVersion.
     Bookmark(ResourceVersion),
 }

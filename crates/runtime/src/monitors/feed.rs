@@ -140,6 +140,10 @@ impl Feed {
             Delta::Delete(object) => self.tell(1, |observer, stir| {
                 observer.on_delete(&self.resource, object.meta(), stir);
             }),
+            Delta::DeleteKey { key, uid, version } => self.tell(1, |observer, stir| {
+                let last = ObjectMeta { key, uid, resource_version: version, ..ObjectMeta::default() };
+                observer.on_delete(&self.resource, &last, stir);
+            }),
             Delta::Bookmark(_) => {}
         }
     }
