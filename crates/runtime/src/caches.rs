@@ -41,6 +41,7 @@ struct Shared {
     chance: Random,
     metrics: Metrics,
     resync_period: Option<Duration>,
+    uses_watch_list: AtomicBool,
     caches: Mutex<Vec<Arc<Cache>>>,
     monitors: Mutex<Vec<Arc<Monitors>>>,
     mapping: RestMapper,
@@ -113,11 +114,27 @@ impl Caches {
             chance,
             metrics,
             resync_period: resync_period.filter(|period| !period.is_zero()),
+            uses_watch_list: AtomicBool::new(true),
             caches: Mutex::default(),
             monitors: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }))
+    }
+
+    /// Caches that start from now on list before they watch, and send no watch-list requests (feature gate
+    /// `WatchListClient` off).
+    pub fn disable_watch_list(&self) {
+        self.0.uses_watch_list.store(false, Ordering::Release);
+    }
+
+    /// A reflector that lists as the caches do.
+    pub(crate) fn with_list_mode<T>(&self, reflector: Reflector<T>) -> Reflector<T> {
+        if self.0.uses_watch_list.load(Ordering::Acquire) {
+            reflector
+        } else {
+            reflector.without_watch_list()
+        }
     }
 
     /// The cache of a kind. The first who asks starts it; nobody lists a kind twice.
@@ -243,7 +260,8 @@ impl Caches {
         let stretch = 1.0 + chance.f64();
         let period = shared.resync_period.map(|period| period.mul_f64(stretch).max(RESYNC_PERIOD_MIN));
         let observer = Arc::new(Complaints { metrics: shared.metrics.clone() });
-        let mut reflector = Reflector::new(shared.client.clone(), source, chance).with_observer(observer);
+        let reflector = Reflector::new(shared.client.clone(), source, chance).with_observer(observer);
+        let mut reflector = self.with_list_mode(reflector);
         async move {
             let mut timer = pin!(tokio::time::sleep(period.unwrap_or_default()));
             let mut afresh = 1;

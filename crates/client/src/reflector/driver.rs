@@ -78,6 +78,13 @@ impl<T> Reflector<T> {
         self
     }
 
+    /// Lists before it watches, and sends no watch-list requests (feature gate `WatchListClient` off).
+    #[must_use]
+    pub fn without_watch_list(mut self) -> Self {
+        self.policy.disable_watch_list();
+        self
+    }
+
     /// What this reflector lists and watches.
     #[must_use]
     pub fn list_watch(&self) -> &ListWatch<T> {

@@ -602,6 +602,24 @@ async fn undecodable_object_does_not_affect_others_and_is_not_quoted() {
     assert!(!log.contains("hunter2"), "{log}");
 }
 
+/// The feature gate `WatchListClient` is off: also after errors nothing but lists and plain watches is sent.
+#[tokio::test(start_paused = true)]
+async fn reflector_without_watch_list_sends_lists_and_plain_watches_only() {
+    let cluster = TestCluster::with_accounts(&["a", "b"]);
+    let mut reflector = cluster.accounts().without_watch_list();
+    assert_eq!(names(&reflector.next().await), ["a", "b"]);
+    cluster.server.seed(account("c")).unwrap();
+    assert_eq!(names(&reflector.next().await), ["+c"]);
+    reflector.relist();
+    assert_eq!(names(&reflector.next().await), ["a", "b", "c"]);
+    let gone = InjectedFault::status(410, "Expired", "too old");
+    cluster.inject(FaultRule::new(gone).watch(true).times(1));
+    cluster.server.seed(account("d")).unwrap();
+    assert_eq!(names(&reflector.next().await), ["a", "b", "c", "d"]);
+    let targets: Vec<_> = cluster.server.requests().into_iter().map(|request| request.target).collect();
+    assert!(targets.iter().all(|target| !target.contains("sendInitialEvents")), "{targets:#?}");
+}
+
 /// An account that cannot be decoded.
 fn bad_account(name: &str, version: u64) -> Value {
     let mut object = account(name);

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::EffectsSink;
 use super::partial_metadata::PartialObjectMetadata;
-use crate::caches::{Cache, EventHandler};
+use crate::caches::{Cache, Caches, EventHandler};
 use crate::clock::Clocks;
 use crate::metrics::{Metrics, QueueMetrics};
 use crate::ordered_watch::OrderedWatch;
@@ -98,12 +98,14 @@ impl Monitor {
         feed: Feed,
         client: kube::Client,
         chance: fastrand::Rng,
+        caches: &Caches,
     ) -> impl Future<Output = ()> + use<> {
         let (stop, synced) = (self.stop.clone(), self.synced.clone());
         let source = ListWatch::<PartialObjectMetadata>::new(feed.resource.clone(), Projection::METADATA);
         let troubles =
             Troubles { metrics: feed.metrics.clone(), stop: stop.clone(), retired: self.retired.clone() };
-        let mut reflector = Reflector::new(client, source, chance).with_observer(Arc::new(troubles));
+        let reflector = Reflector::new(client, source, chance).with_observer(Arc::new(troubles));
+        let mut reflector = caches.with_list_mode(reflector);
         let figures = feed.metrics.observed(&feed.resource);
         async move {
             loop {

@@ -195,7 +195,7 @@ impl Monitors {
                 Some(cache) => self.ground.tasks.spawn(monitor.follow(feed, cache)),
                 None => {
                     let (client, chance) = (self.ground.client.clone(), self.ground.chance.fork());
-                    self.ground.tasks.spawn(monitor.reflect(feed, client, chance))
+                    self.ground.tasks.spawn(monitor.reflect(feed, client, chance, caches))
                 }
             };
             let before = [monitors.insert(resource.clone(), monitor), self.retired.lock().remove(resource)];
