@@ -385,6 +385,7 @@ mod tests {
     fn undecodable_object_keeps_name_and_resource_version() {
         let object = r#"{"metadata":{"name":"b","namespace":"a","resourceVersion":"4"},"data":7}"#;
         let identity = identify(EncodedObject::Json(object));
-        assert_eq!((identity.name.as_str(), identity.version), ("a/b", ResourceVersion::from("4")));
+        assert_eq!(identity.key, Some(Key::namespaced("a", "b")));
+        assert_eq!(identity.version, ResourceVersion::from("4"));
     }
 }
