@@ -1,6 +1,7 @@
 //! API requests as plain data, built completely before they are sent. `Debug` and `Display` never show the
 //! body.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use keleustes_objects::{
     ApiError, ErrorReason, Key, Resource, ResourceVersion, Uid, decode_error_without_content, escape_html,
+    invalid_path_segment,
 };
 use kube::Client;
 use kube::client::Body;
@@ -35,8 +37,8 @@ pub(crate) const METADATA_LIST: &str =
 pub struct Call {
     /// The HTTP method.
     pub method: Method,
-    /// The path, without the query.
-    pub path: String,
+    /// The path, without the query. Only the constructors write it, so that every segment is encoded.
+    path: String,
     /// The query parameters, in order, unescaped.
     pub query: Vec<(&'static str, String)>,
     /// The `Accept` header.
@@ -45,6 +47,10 @@ pub struct Call {
     pub content_type: Option<&'static str>,
     /// The body.
     pub body: Bytes,
+    /// The object that the request addresses. A response with another object is an error.
+    object: Option<Key>,
+    /// Why the request cannot be sent: the path would mean another object than the caller does.
+    invalid: Option<String>,
 }
 
 /// The type of a patch.
@@ -104,47 +110,97 @@ pub struct WriteResponse {
 }
 
 impl Call {
-    /// A request without query and body.
+    /// A request without query and body. The path is a constant: one that contains a name is built by the
+    /// constructors below, which encode it.
     #[must_use]
-    pub fn raw(method: Method, path: impl Into<String>) -> Self {
+    pub fn raw(method: Method, path: &'static str) -> Self {
+        Self::at(method, path.to_owned())
+    }
+
+    fn at(method: Method, path: String) -> Self {
         Self {
             method,
-            path: path.into(),
+            path,
             query: Vec::new(),
             accept: "application/json",
             content_type: None,
             body: Bytes::new(),
+            object: None,
+            invalid: None,
         }
+    }
+
+    /// A request for one object. An empty name would make it a request for the collection, so it is refused.
+    #[must_use]
+    pub fn on_object(method: Method, resource: &Resource, key: &Key) -> Self {
+        let mut call = Self::on_collection(method, resource, &key.namespace);
+        call.path = resource.object_path(key);
+        call.object = Some(key.clone());
+        if key.name.is_empty() {
+            call.invalid = Some("resource name may not be empty".to_owned());
+        }
+        call.checked("resource name", &key.name)
+    }
+
+    /// A request for a collection, in one namespace or in all if it is empty.
+    fn on_collection(method: Method, resource: &Resource, namespace: &str) -> Self {
+        Self::at(method, resource.collection_path(namespace))
+            .checked("group", &resource.group)
+            .checked("version", &resource.version)
+            .checked("resource", &resource.plural)
+            .checked("namespace", namespace)
+    }
+
+    /// The resources of one group and version, for discovery.
+    pub(crate) fn group_version(group: &str, version: &str) -> Self {
+        // The path of a collection without its last segment.
+        let mut path = Resource {
+            group: group.to_owned().into(),
+            version: version.to_owned().into(),
+            plural: "".into(),
+            kind: "".into(),
+            namespaced: false,
+        }
+        .collection_path("");
+        path.truncate(path.trim_end_matches('/').len());
+        Self::at(Method::GET, path).checked("group", group).checked("version", version)
+    }
+
+    fn checked(mut self, what: &str, segment: &str) -> Self {
+        if let Some(reason) = invalid_path_segment(segment) {
+            self.invalid.get_or_insert_with(|| format!("invalid {what} {segment:?}: {reason}"));
+        }
+        self
     }
 
     /// Gets one object.
     #[must_use]
     pub fn get(resource: &Resource, key: &Key) -> Self {
-        Self::raw(Method::GET, resource.object_path(key))
+        Self::on_object(Method::GET, resource, key)
     }
 
     /// Lists all objects, or those of one namespace.
     #[must_use]
     pub fn list(resource: &Resource, namespace: &str) -> Self {
-        Self::raw(Method::GET, resource.collection_path(namespace))
+        Self::on_collection(Method::GET, resource, namespace)
     }
 
     /// Creates an object. An empty namespace is for cluster-scoped kinds.
     #[must_use]
     pub fn create(resource: &Resource, namespace: &str, object: &impl Serialize) -> Self {
-        Self::raw(Method::POST, resource.collection_path(namespace)).with_body(object)
+        Self::on_collection(Method::POST, resource, namespace).with_body(object)
     }
 
     /// Updates an object (PUT).
     #[must_use]
     pub fn replace(resource: &Resource, key: &Key, object: &impl Serialize) -> Self {
-        Self::raw(Method::PUT, resource.object_path(key)).with_body(object)
+        Self::on_object(Method::PUT, resource, key).with_body(object)
     }
 
     /// Patches an object.
     #[must_use]
     pub fn patch(resource: &Resource, key: &Key, patch: PatchType, change: &impl Serialize) -> Self {
-        let mut call = Self::raw(Method::PATCH, resource.object_path(key)).with_body(change);
+        let mut call = Self::on_object(Method::PATCH, resource, key).with_body(change);
         call.content_type = Some(match patch {
             PatchType::Json => "application/json-patch+json",
             PatchType::Merge => "application/merge-patch+json",
@@ -161,7 +217,18 @@ impl Call {
     /// Deletes an object. Without options there is no body, like in the original.
     #[must_use]
     pub fn delete(resource: &Resource, key: &Key, deletion: &DeleteOptions) -> Self {
-        let call = Self::raw(Method::DELETE, resource.object_path(key));
+        Self::on_object(Method::DELETE, resource, key).with_delete_options(deletion)
+    }
+
+    /// Deletes all objects of a namespace. The response lists them; only their metadata is requested.
+    #[must_use]
+    pub fn delete_collection(resource: &Resource, namespace: &str, deletion: &DeleteOptions) -> Self {
+        let mut call = Self::on_collection(Method::DELETE, resource, namespace).with_delete_options(deletion);
+        call.accept = METADATA_LIST;
+        call
+    }
+
+    fn with_delete_options(self, deletion: &DeleteOptions) -> Self {
         let mut options = serde_json::Map::new();
         let mut preconditions = serde_json::Map::new();
         if let Some(uid) = &deletion.uid {
@@ -180,21 +247,11 @@ impl Call {
             options.insert("gracePeriodSeconds".to_owned(), json!(seconds));
         }
         if options.is_empty() {
-            return call;
+            return self;
         }
         options.insert("kind".to_owned(), json!("DeleteOptions"));
         options.insert("apiVersion".to_owned(), json!("v1"));
-        call.with_body(&Value::Object(options))
-    }
-
-    /// Deletes all objects of a namespace. The response lists them; only their metadata is requested.
-    #[must_use]
-    pub fn delete_collection(resource: &Resource, namespace: &str, deletion: &DeleteOptions) -> Self {
-        let mut call =
-            Self::delete(resource, &Key { namespace: namespace.into(), name: "".into() }, deletion);
-        call.path = resource.collection_path(namespace);
-        call.accept = METADATA_LIST;
-        call
+        self.with_body(&Value::Object(options))
     }
 
     /// Requests only the metadata of an object. Servers without PartialObjectMetadata return the full object.
@@ -209,7 +266,7 @@ impl Call {
     pub fn subresource(mut self, name: &str) -> Self {
         self.path.push('/');
         self.path.push_str(name);
-        self
+        self.checked("subresource", name)
     }
 
     /// Adds a query parameter.
@@ -279,7 +336,28 @@ impl Call {
             let body = response.into_body().collect().await;
             Ok(body.map_err(|error| api_error::from_kube(&error))?.to_bytes())
         };
-        self.with_timeout(answer).await
+        let body = self.with_timeout(answer).await?;
+        self.verify_object(&body)?;
+        Ok(body)
+    }
+
+    /// A response with another object than the requested one must not be taken for it: its absence, its uid and
+    /// its contents say nothing about the requested object. A Status and the responses of some subresources have
+    /// no name.
+    fn verify_object(&self, body: &[u8]) -> Result<(), ApiError> {
+        let Some(wanted) = &self.object else { return Ok(()) };
+        // A body that is not JSON is left to the caller's decoder.
+        let Ok(received) = serde_json::from_slice::<WireKey>(body) else { return Ok(()) };
+        let WireKey { kind, metadata: WireName { name, namespace } } = received;
+        let may_lack_name = kind == "Status" || self.method == Method::POST;
+        let nameless = name.is_empty() && may_lack_name;
+        if nameless || (name == *wanted.name && namespace == *wanted.namespace) {
+            return Ok(());
+        }
+        Err(unreadable_response(&format!(
+            "the response to {self} is about {:?} in namespace {namespace:?}, not about the requested object",
+            &*name
+        )))
     }
 
     /// Sends the request and discards the response body, which may be long.
@@ -323,6 +401,11 @@ impl Call {
     }
 
     fn request(&self) -> Result<Request<Body>, ApiError> {
+        // The server would answer so, too, if the path could be written down.
+        let refused = |why: &str| ApiError::from_status(400, "BadRequest", why, [], 0);
+        if let Some(why) = &self.invalid {
+            return Err(refused(why));
+        }
         let mut request = Request::builder()
             .method(self.method.clone())
             .uri(self.path_and_query())
@@ -330,10 +413,7 @@ impl Call {
         if let Some(content_type) = self.content_type {
             request = request.header(CONTENT_TYPE, content_type);
         }
-        request
-            .body(Body::from(self.body.clone()))
-            // Only a name that no object can have makes the path an invalid URL.
-            .map_err(|error| ApiError::from_status(400, "Invalid", &format!("{self}: {error}"), [], 0))
+        request.body(Body::from(self.body.clone())).map_err(|error| refused(&format!("{self}: {error}")))
     }
 
     fn path_and_query(&self) -> String {
@@ -359,6 +439,24 @@ impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self} ({} bytes)", self.body.len())
     }
+}
+
+/// Namespace and name of an object, borrowed where JSON has no escapes in them.
+#[derive(Deserialize)]
+struct WireKey<'a> {
+    #[serde(borrow, default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    metadata: WireName<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireName<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    namespace: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
@@ -491,6 +589,124 @@ mod tests {
         Call::delete(&secrets, &key, &same_uid).send_for_metadata(&client).await.unwrap();
         let not_found = Call::get(&secrets, &key).send(&client).await.unwrap_err();
         assert_eq!((not_found.reason, not_found.code), (ErrorReason::NotFound, 404));
+    }
+
+    fn roles() -> Resource {
+        Resource::namespaced("rbac.authorization.k8s.io", "v1", "roles", "Role")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_with_reserved_characters_in_their_names_are_read_and_written() {
+        let server = keleustes_apiserver::ApiServer::default();
+        let client = Client::new(server.clone(), "default");
+        // The names that a truncated or a resolved path would reach.
+        for decoy in ["a", "team"] {
+            Call::create(&roles(), "default", &json!({"metadata": {"name": decoy}}))
+                .send(&client)
+                .await
+                .unwrap();
+        }
+        for name in ["team#1", "a#b", "a?b", "a b", "a+b", "a&b", "\u{fc}:x", "a;b=c", "\"q\"", "a\\b", "..."]
+        {
+            let (key, body) = (Key::namespaced("default", name), json!({"metadata": {"name": name}}));
+            let created = Call::create(&roles(), "default", &body).send_for_metadata(&client).await.unwrap();
+            assert_eq!(created.key, key);
+            let read = Call::get(&roles(), &key).send(&client).await.unwrap();
+            assert_eq!(read["metadata"]["uid"], created.uid.to_string(), "{name}");
+            let change = json!({"metadata": {"labels": {"l": "1"}}});
+            let patch = Call::patch(&roles(), &key, PatchType::Merge, &change);
+            assert_eq!(patch.send_for_metadata(&client).await.unwrap().uid, created.uid, "{name}");
+            let deletion = DeleteOptions { uid: Some(created.uid), ..DeleteOptions::default() };
+            Call::delete(&roles(), &key, &deletion).send_for_metadata(&client).await.unwrap();
+            let gone = Call::get(&roles(), &key).send(&client).await.unwrap_err();
+            assert_eq!(gone.reason, ErrorReason::NotFound, "{name}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_that_address_another_object_are_not_sent() {
+        let server = keleustes_apiserver::ApiServer::default();
+        let client = Client::new(server.clone(), "default");
+        for (namespace, name) in
+            [("a", ""), ("a", "."), ("a", ".."), ("a", "x/../y"), ("a", "x%2Fy"), ("..", "x"), ("a/b", "x")]
+        {
+            let (key, deletion) = (Key::namespaced(namespace, name), DeleteOptions::default());
+            let body = json!({});
+            for call in [
+                Call::get(&secrets(), &key),
+                Call::replace(&secrets(), &key, &body),
+                Call::patch(&secrets(), &key, PatchType::Merge, &body),
+                Call::delete(&secrets(), &key, &deletion),
+                Call::on_object(Method::POST, &secrets(), &key).subresource("token"),
+            ] {
+                let failure = call.send(&client).await.unwrap_err();
+                assert_eq!((failure.code, failure.reason), (400, ErrorReason::Other), "{failure}");
+            }
+        }
+        let from_discovery = Resource { plural: "../secrets".into(), ..secrets() };
+        assert_eq!(Call::list(&from_discovery, "a").send(&client).await.unwrap_err().code, 400);
+        let collection = Call::delete_collection(&secrets(), "a/secrets/b", &DeleteOptions::default());
+        assert_eq!(collection.send(&client).await.unwrap_err().code, 400);
+        assert_eq!(server.requests().len(), 0);
+    }
+
+    /// What a server that understands the path differently would return.
+    #[tokio::test(start_paused = true)]
+    async fn response_with_another_object_is_an_error() {
+        use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault};
+        use tower::Layer as _;
+        let faults = Faults::new();
+        let client = Client::new(faults.layer(ApiServer::default()), "default");
+        let key = Key::namespaced("a", "x");
+        for (body, accepted) in [
+            (json!({"kind": "Secret", "metadata": {"namespace": "a", "name": "x"}}), true),
+            (json!({"kind": "Secret", "metadata": {"namespace": "a", "name": "y"}}), false),
+            (json!({"kind": "Secret", "metadata": {"namespace": "b", "name": "x"}}), false),
+            (json!({"kind": "Secret", "metadata": {"name": "x"}}), false),
+            (json!({"kind": "SecretList", "metadata": {}, "items": []}), false),
+            (json!({"kind": "Status", "metadata": {}, "status": "Success"}), true),
+        ] {
+            let answer = Bytes::from(body.to_string());
+            faults.disable_all();
+            faults.add(FaultRule::new(InjectedFault::RawBody { code: 200, body: answer }));
+            for result in [
+                Call::get(&secrets(), &key).send(&client).await.map(|_| ()),
+                Call::get(&secrets(), &key).send_for_bytes(&client).await.map(|_| ()),
+                Call::replace(&secrets(), &key, &json!({})).send_for_metadata(&client).await.map(|_| ()),
+            ] {
+                assert_eq!(result.is_ok(), accepted, "{body}");
+                let reason = result.err().map(|failure| failure.reason);
+                assert_eq!(reason.is_some_and(|it| it != ErrorReason::UnreadableResponse), false, "{body}");
+            }
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever a name contains, its path is either refused or decodes, by the rules of URLs, to exactly the
+        /// requested segments.
+        #[test]
+        fn path_of_any_name_decodes_to_that_name(namespace in "\\PC{0,12}", name in "[\\PC\\n\u{0}#?%/. ]{0,12}") {
+            let call = Call::get(&roles(), &Key::namespaced(&*namespace, &*name));
+            let Ok(request) = call.request() else {
+                let refused = |text: &str| matches!(text, "." | "..") || text.contains(['/', '%']);
+                proptest::prop_assert!(name.is_empty() || refused(&name) || refused(&namespace));
+                return Ok(());
+            };
+            let uri: http::Uri = request.uri().to_string().parse().unwrap();
+            proptest::prop_assert_eq!(uri.query(), None);
+            // The fragment would be cut off by `Uri`: nothing may be missing.
+            proptest::prop_assert_eq!(uri.path(), &call.path);
+            let decode = |segment: &str| {
+                let pair = format!("x={}", segment.replace('+', "%2B").replace('&', "%26"));
+                form_urlencoded::parse(pair.as_bytes()).next().unwrap().1.into_owned()
+            };
+            let segments: Vec<_> = uri.path().split('/').skip(4).map(decode).collect();
+            if namespace.is_empty() {
+                proptest::prop_assert_eq!(segments, ["roles", &*name]);
+            } else {
+                proptest::prop_assert_eq!(segments, ["namespaces", &*namespace, "roles", &*name]);
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -280,7 +280,7 @@ impl ServiceAccountTokens {
             "spec": {"expirationSeconds": TOKEN_SECONDS},
         });
         let requested_at = Instant::now();
-        let request = Call::raw(http::Method::POST, ServiceAccount::RESOURCE.object_path(&self.account));
+        let request = Call::on_object(http::Method::POST, &ServiceAccount::RESOURCE, &self.account);
         let response: TokenRequest =
             request.subresource("token").with_body(&body).send_as(&self.client).await?;
         let token = Token::new(&response.status.token)

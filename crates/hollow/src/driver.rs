@@ -98,6 +98,7 @@ impl Driver {
             Delta::Replace { objects, .. } => self.engine.replace_pods(objects, now),
             Delta::Apply(pod) => self.engine.observe_pod(pod, now),
             Delta::Delete(pod) => self.engine.forget_pod(pod.key(), now),
+            Delta::DeleteKey { key, .. } => self.engine.forget_pod(&key, now),
             Delta::Bookmark(_) => {}
         }
     }
@@ -108,6 +109,7 @@ impl Driver {
             Delta::Replace { objects, .. } => self.engine.replace_nodes(&objects, now),
             Delta::Apply(node) => self.engine.observe_node(&node, now),
             Delta::Delete(node) => self.engine.forget_node(&InternedStr::from(&*node.key().name), now),
+            Delta::DeleteKey { key, .. } => self.engine.forget_node(&InternedStr::from(&*key.name), now),
             Delta::Bookmark(_) => {}
         }
     }
@@ -118,6 +120,7 @@ impl Driver {
             Delta::Replace { objects, .. } => self.engine.replace_volumes(&objects, now),
             Delta::Apply(volume) => self.engine.observe_volume(&volume, now),
             Delta::Delete(volume) => self.engine.forget_volume(&volume.key().name, now),
+            Delta::DeleteKey { key, .. } => self.engine.forget_volume(&key.name, now),
             Delta::Bookmark(_) => {}
         }
     }
@@ -128,6 +131,7 @@ impl Driver {
             Delta::Replace { objects, .. } => self.engine.replace_attachments(&objects, now),
             Delta::Apply(attachment) => self.engine.observe_attachment(&attachment, now),
             Delta::Delete(attachment) => self.engine.forget_attachment(&attachment.key().name),
+            Delta::DeleteKey { key, .. } => self.engine.forget_attachment(&key.name),
             Delta::Bookmark(_) => {}
         }
     }

@@ -22,7 +22,11 @@ pub(crate) fn build_process_context(
     };
     let (clocks, chance) = (Clocks::new(wall_nanoseconds), Random::seeded(seed()));
     let resync = Some(options.generic.min_resync_period.to_std()).filter(|period| !period.is_zero());
-    ProcessContext::new(connection, client_options, clocks, chance, metrics, resync)
+    let context = ProcessContext::new(connection, client_options, clocks, chance, metrics, resync);
+    if !options.gates.enabled("WatchListClient") {
+        context.caches.disable_watch_list();
+    }
+    context
 }
 
 fn wall_nanoseconds() -> i64 {

@@ -70,7 +70,9 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
     }
 
     let health = HealthChecks::new();
-    health.add("leaderElection", locks.health());
+    if options.leader_election.leader_elect {
+        health.add("leaderElection", locks.health());
+    }
     let mut background = JoinSet::new();
     let opened = serving::open(&house, options, health.clone(), &team.missing, verbosity).await?;
     let (server, pages) = opened.map_or((None, None), |opened| (opened.server, Some(opened.pages)));

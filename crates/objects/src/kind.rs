@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 
 use crate::protobuf::{self, FullMessage, Message, TranscodeError};
@@ -160,22 +161,62 @@ impl Resource {
         }
     }
 
-    /// The path of the collection, in one namespace or in all if it is empty; without a trailing slash.
+    /// The path of the collection, in one namespace or in all if it is empty; percent-encoded, without a
+    /// trailing slash.
     #[must_use]
     pub fn collection_path(&self, namespace: &str) -> String {
-        let root = if self.group.is_empty() { "/api" } else { "/apis" };
-        let api_version = self.api_version();
-        if namespace.is_empty() {
-            format!("{root}/{api_version}/{}", self.plural)
+        let (version, plural) = (encode_path_segment(&self.version), encode_path_segment(&self.plural));
+        let api_version = if self.group.is_empty() {
+            format!("/api/{version}")
         } else {
-            format!("{root}/{api_version}/namespaces/{namespace}/{}", self.plural)
+            format!("/apis/{}/{version}", encode_path_segment(&self.group))
+        };
+        if namespace.is_empty() {
+            format!("{api_version}/{plural}")
+        } else {
+            format!("{api_version}/namespaces/{}/{plural}", encode_path_segment(namespace))
         }
     }
 
-    /// The path of one object.
+    /// The path of one object, percent-encoded. A name that [`invalid_path_segment`] refuses has a path, too, but
+    /// a server may understand it as the path of another object.
     #[must_use]
     pub fn object_path(&self, key: &Key) -> String {
-        format!("{}/{}", self.collection_path(&key.namespace), key.name)
+        format!("{}/{}", self.collection_path(&key.namespace), encode_path_segment(&key.name))
+    }
+}
+
+/// The ASCII characters that are escaped in a path segment, as in Go's `url.URL.EscapedPath`: RBAC names with colons stay readable.
+const ESCAPED_IN_PATHS: AsciiSet = NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b':')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'@');
+
+fn encode_path_segment(segment: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(segment, &ESCAPED_IN_PATHS)
+}
+
+/// Why a name cannot be one segment of a path, however it is encoded: servers resolve `.` and `..` and split at
+/// encoded slashes.
+///
+/// Parity: `IsValidPathSegmentName` of client-go.
+#[must_use]
+pub fn invalid_path_segment(segment: &str) -> Option<&'static str> {
+    match segment {
+        "." => Some("may not be '.'"),
+        ".." => Some("may not be '..'"),
+        _ if segment.contains('/') => Some("may not contain '/'"),
+        _ if segment.contains('%') => Some("may not contain '%'"),
+        _ => None,
     }
 }
 
@@ -227,6 +268,37 @@ mod tests {
             "/apis/rbac.authorization.k8s.io/v1/clusterroles/x"
         );
         assert_eq!(roles.to_string(), "clusterroles.rbac.authorization.k8s.io");
+    }
+
+    #[test]
+    fn names_are_escaped_in_paths_as_go_escapes_them() {
+        let roles = Resource::namespaced("rbac.authorization.k8s.io", "v1", "roles", "Role");
+        let path = |name: &str| {
+            let path = roles.object_path(&Key::namespaced("a", name));
+            path.strip_prefix("/apis/rbac.authorization.k8s.io/v1/namespaces/a/roles/").unwrap().to_owned()
+        };
+        assert_eq!(path("team#1"), "team%231");
+        assert_eq!(path("a?b"), "a%3Fb");
+        assert_eq!(path("a b"), "a%20b");
+        assert_eq!(path("\u{fc}:x"), "%C3%BC:x");
+        assert_eq!(path("system:controller:job-controller"), "system:controller:job-controller");
+        assert_eq!(path("$&+,;=@-_.~"), "$&+,;=@-_.~");
+        assert_eq!(path("a/../b%2e"), "a%2F..%2Fb%252e");
+        assert_eq!(path("!*'()\"<>[]{}|\\^`\n"), "%21%2A%27%28%29%22%3C%3E%5B%5D%7B%7D%7C%5C%5E%60%0A");
+        assert_eq!(roles.collection_path("a?b"), "/apis/rbac.authorization.k8s.io/v1/namespaces/a%3Fb/roles");
+        let from_discovery = Resource { plural: "x?y".into(), group: "g#h".into(), ..roles };
+        assert_eq!(from_discovery.collection_path(""), "/apis/g%23h/v1/x%3Fy");
+    }
+
+    #[test]
+    fn names_that_no_encoding_protects_are_refused() {
+        assert_eq!(invalid_path_segment("."), Some("may not be '.'"));
+        assert_eq!(invalid_path_segment(".."), Some("may not be '..'"));
+        assert_eq!(invalid_path_segment("a/b"), Some("may not contain '/'"));
+        assert_eq!(invalid_path_segment("a%2Fb"), Some("may not contain '%'"));
+        for valid in ["a", "...", "a..b", "a#b", "a?b", "a b", "\u{fc}:x", "&", ""] {
+            assert_eq!(invalid_path_segment(valid), None, "{valid}");
+        }
     }
 
     #[test]

@@ -38,7 +38,10 @@ pub use identity::{ResourceVersion, Uid};
 pub use int_or_string::{IntOrString, Rounding};
 pub use interned::{Interned, InternedList};
 pub use key::{InvalidKey, Key};
-pub use kind::{DecodeError, Encoded, Kind, Object, Projection, Resource, decode_error_without_content};
+pub use kind::{
+    DecodeError, Encoded, Kind, Object, Projection, Resource, decode_error_without_content,
+    invalid_path_segment,
+};
 pub use kinds::*;
 pub use labels::{Annotations, Labels};
 pub use meta::{ExtraMeta, FullMeta, ObjectMeta, OwnerReference, WireMeta};

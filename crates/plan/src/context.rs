@@ -189,9 +189,14 @@ fn decode<T: Kind>(result: FetchResult, key: &Key) -> Result<Option<T>, Reconcil
         return Ok(None);
     };
     // The decoder's error may quote the object, so it is left out.
-    serde_json::from_str(&json)
-        .map(Some)
-        .map_err(|_| ReconcileError::because(format!("{} {key} cannot be read", T::RESOURCE)))
+    let object: T = serde_json::from_str(&json)
+        .map_err(|_| ReconcileError::because(format!("{} {key} cannot be read", T::RESOURCE)))?;
+    // The name may come from a field that a user wrote, and the caller signs, deletes or keeps by what is returned.
+    if object.key() != key {
+        let message = format!("{} {key} was requested, {} was returned", T::RESOURCE, object.key());
+        return Err(ReconcileError::because(message));
+    }
+    Ok(Some(object))
 }
 
 fn typed<T: Object>(objects: Vec<Arc<dyn AnyObject>>) -> Vec<Arc<T>> {

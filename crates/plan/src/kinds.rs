@@ -86,6 +86,8 @@ pub trait AnyStore: Send + Sync {
     fn apply(&mut self, object: Arc<dyn AnyObject>) -> AnyChange;
     /// See [`Store::delete`].
     fn delete(&mut self, last: Arc<dyn AnyObject>) -> AnyChange;
+    /// See [`Store::delete_key`].
+    fn delete_key(&mut self, key: &Key, resource_version: ResourceVersion) -> Option<AnyChange>;
     /// See [`Store::bookmark`].
     fn bookmark(&mut self, resource_version: ResourceVersion);
     /// See [`Store::resource_version`].
@@ -133,6 +135,10 @@ impl<T: Object> AnyStore for Store<T> {
 
     fn delete(&mut self, last: Arc<dyn AnyObject>) -> AnyChange {
         Store::delete(self, typed::<T>(last)).into()
+    }
+
+    fn delete_key(&mut self, key: &Key, resource_version: ResourceVersion) -> Option<AnyChange> {
+        Store::delete_key(self, key, resource_version).map(AnyChange::from)
     }
 
     fn bookmark(&mut self, resource_version: ResourceVersion) {

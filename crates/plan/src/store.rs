@@ -150,6 +150,14 @@ impl<T: Object> Store<T> {
         Change::deleted(last)
     }
 
+    /// Removes an object whose last state could not be decoded. The change holds the stored state.
+    pub fn delete_key(&mut self, key: &Key, resource_version: ResourceVersion) -> Option<Change<T>> {
+        self.resource_version = resource_version;
+        let last = self.get(key)?.clone();
+        self.take(key);
+        Some(Change::deleted(last))
+    }
+
     /// Replaces all objects after a relist and returns the changes, deletions first. The store holds the new state
     /// before a handler receives the first change. Unchanged objects yield no change. Objects in `unreadable` exist
     /// but could not be decoded; their stored state stays, because reporting them as deleted would have the garbage

@@ -41,6 +41,7 @@ struct Shared {
     random: Random,
     metrics: Metrics,
     resync_period: Option<Duration>,
+    uses_watch_list: AtomicBool,
     caches: Mutex<Vec<Arc<Cache>>>,
     monitors: Mutex<Vec<Arc<Monitors>>>,
     rest_mapper: RestMapper,
@@ -114,11 +115,27 @@ impl Caches {
             random,
             metrics,
             resync_period: resync_period.filter(|period| !period.is_zero()),
+            uses_watch_list: AtomicBool::new(true),
             caches: Mutex::default(),
             monitors: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }))
+    }
+
+    /// Caches that start from now on list before they watch, and send no watch-list requests (feature gate
+    /// `WatchListClient` off).
+    pub fn disable_watch_list(&self) {
+        self.0.uses_watch_list.store(false, Ordering::Release);
+    }
+
+    /// A reflector that lists as the caches do.
+    pub(crate) fn with_list_mode<T>(&self, reflector: Reflector<T>) -> Reflector<T> {
+        if self.0.uses_watch_list.load(Ordering::Acquire) {
+            reflector
+        } else {
+            reflector.without_watch_list()
+        }
     }
 
     /// The cache of a kind. The first call starts it; no kind is listed twice.
@@ -249,7 +266,8 @@ impl Caches {
         let factor = 1.0 + random.f64();
         let period = shared.resync_period.map(|period| period.mul_f64(factor).max(RESYNC_PERIOD_MIN));
         let observer = Arc::new(ErrorObserver { metrics: shared.metrics.clone() });
-        let mut reflector = Reflector::new(shared.client.clone(), source, random).with_observer(observer);
+        let reflector = Reflector::new(shared.client.clone(), source, random).with_observer(observer);
+        let mut reflector = self.with_list_mode(reflector);
         async move {
             let mut timer = pin!(tokio::time::sleep(period.unwrap_or_default()));
             let mut requested_list = 1;
@@ -470,7 +488,7 @@ impl Cache {
         let event_handlers = self.event_handlers.lock();
         let (is_list, size) = match &delta {
             Delta::Replace { objects, .. } => (true, objects.len()),
-            Delta::Apply(_) | Delta::Delete(_) => (false, 1),
+            Delta::Apply(_) | Delta::Delete(_) | Delta::DeleteKey { .. } => (false, 1),
             Delta::Bookmark(_) => (false, 0),
         };
         if let Some(counts) = &self.counts {
@@ -484,6 +502,9 @@ impl Cache {
                 }
                 Delta::Apply(object) => vec![store.apply(object)],
                 Delta::Delete(object) => vec![store.delete(object)],
+                Delta::DeleteKey { key, version, .. } => {
+                    store.delete_key(&key, version).into_iter().collect()
+                }
                 Delta::Bookmark(version) => {
                     store.bookmark(version);
                     Vec::new()

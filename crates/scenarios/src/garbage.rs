@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt as _};
 use serde_json::{Value, json};
@@ -114,6 +114,29 @@ pub(crate) async fn objects_without_existing_owners_are_deleted(cluster: &TestCl
     fixture.expect_left("half<keeper keeper kept<owner<keeper last<middle middle<owner owner").await?;
     fixture.maps.delete("owner", &DeleteParams::background()).await?;
     fixture.expect_left("half<keeper keeper kept<keeper").await
+}
+
+/// Names of RBAC objects may contain what means something else in a URL unless it is escaped.
+pub(crate) async fn dependents_of_owners_with_reserved_characters_in_their_names_are_kept(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = OwnerFixture::new(cluster, "reserved").await?;
+    let roles: Api<Role> = cluster.api(&fixture.namespace);
+    let leaving = fixture.map("leaving", json!([])).await?;
+    for (index, name) in ["a#b", "a?b", "a b", "\u{fc}:x"].into_iter().enumerate() {
+        let role = cluster.create(&roles, json!({"metadata": {"name": name}})).await?;
+        let mut both = owners(&[(&leaving, false)]);
+        both.as_array_mut()
+            .context("a list")?
+            .extend(owners(&[(&role, false)]).as_array().cloned().unwrap_or_default());
+        fixture.secret(&format!("s{index}"), both).await?;
+        fixture.map(&format!("m{index}"), owners(&[(&role, false)])).await?;
+    }
+    fixture.wait_until_observed().await?;
+    fixture.maps.delete("leaving", &DeleteParams::background()).await?;
+    fixture.expect_left("m0<a#b m1<a?b m2<a b m3<\u{fc}:x s0<a#b s1<a?b s2<a b s3<\u{fc}:x").await?;
+    roles.delete_collection(&DeleteParams::background(), &ListParams::default()).await?;
+    fixture.expect_left("").await
 }
 
 /// Proves GC-38, GC-70, GC-71, GC-72, GC-129.

@@ -76,6 +76,7 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere accounts::terminating_namespace_gets_no_service_account;
     Anywhere tokens::token_secret_is_filled_and_deleted_with_its_service_account;
     Anywhere tokens::token_secret_without_service_account_is_deleted;
+    Anywhere tokens::token_secret_gets_no_token_of_a_service_account_it_does_not_name;
     Anywhere tokens::deleted_token_secret_is_removed_from_its_service_account;
     Anywhere tokens::emptied_token_secret_is_refilled;
     Anywhere roles::aggregated_cluster_role_follows_the_selected_roles;
@@ -90,6 +91,7 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere namespaces::foreign_namespace_finalizer_is_respected;
     RealCluster namespaces::unavailable_api_service_blocks_a_namespace;
     Anywhere garbage::objects_without_existing_owners_are_deleted;
+    Anywhere garbage::dependents_of_owners_with_reserved_characters_in_their_names_are_kept;
     Anywhere garbage::foreground_deletion_deletes_dependents_first;
     Anywhere garbage::orphaned_dependents_are_kept_without_owner_reference;
     Anywhere garbage::owner_cycle_is_deleted;

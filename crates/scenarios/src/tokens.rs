@@ -69,6 +69,32 @@ pub(crate) async fn token_secret_is_filled_and_deleted_with_its_service_account(
     Ok(())
 }
 
+/// The annotation is chosen by whoever may write the Secret; it must not reach another ServiceAccount.
+pub(crate) async fn token_secret_gets_no_token_of_a_service_account_it_does_not_name(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let namespace = cluster.namespace("tokens").await?;
+    let accounts = cluster.api::<ServiceAccount>(&namespace);
+    let secrets = cluster.api::<Secret>(&namespace);
+    cluster.create(&accounts, json!({"metadata": {"name": "builder"}})).await?;
+    let other = "../../kube-system/serviceaccounts/default";
+    for (name, account) in [("dots", "x/../builder"), ("elsewhere", other), ("percent", "builder%3Fx")] {
+        cluster.create(&secrets, token_secret(name, account)).await?;
+    }
+    for (name, account) in [("query", "builder?x"), ("fragment", "builder#x")] {
+        cluster.create(&secrets, token_secret(name, account)).await?;
+        let deleted = async || Ok(secrets.get_opt(name).await?.is_none().then_some(()));
+        cluster.eventually("the deletion of the Secret", deleted).await?;
+    }
+    cluster.create(&secrets, token_secret("own", "builder")).await?;
+    cluster.eventually("the token", async || token(&secrets, "own").await).await?;
+    cluster.settle().await;
+    for name in ["dots", "elsewhere", "percent"] {
+        ensure!(token(&secrets, name).await?.is_none(), "{name} has a token");
+    }
+    Ok(())
+}
+
 /// Proves SAT-61.
 pub(crate) async fn token_secret_without_service_account_is_deleted(
     cluster: &TestCluster,

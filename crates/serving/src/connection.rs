@@ -36,6 +36,8 @@ use crate::tls::TlsServer;
 const IDLE_GRACE: Duration = Duration::from_secs(5);
 /// The only request body that is read is a number.
 const BODY_BYTES_MAX: usize = 1024;
+/// How long a client may take to send it.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The state that all connections of a server share.
 pub(crate) struct ServerContext {
@@ -56,8 +58,12 @@ struct Client {
 
 /// The activity of a connection.
 #[derive(Clone, Copy)]
-struct Activity {
-    requests: usize,
+pub(crate) struct Activity {
+    pub(crate) requests: usize,
+    /// Since when the connection has been idle or, with requests in flight, busy.
+    pub(crate) since: Instant,
+    /// Whether a request of this connection was authenticated.
+    pub(crate) authenticated: bool,
     idle_deadline: Instant,
     /// How long responses in flight may take after `idle_deadline`; zero before the first request.
     grace: Duration,
@@ -65,15 +71,31 @@ struct Activity {
     close_after_responses: bool,
 }
 
+impl Activity {
+    /// A connection before its handshake.
+    pub(crate) fn started(limits: ConnectionLimits) -> Self {
+        let now = Instant::now();
+        Self {
+            requests: 0,
+            since: now,
+            authenticated: false,
+            idle_deadline: now + limits.first_request_timeout,
+            grace: Duration::ZERO,
+            close_after_responses: false,
+        }
+    }
+}
+
 /// Serves one connection until the client closes it, it is idle for too long, or the server shuts down.
 pub(crate) async fn serve(
     context: Arc<ServerContext>,
     stream: TcpStream,
     peer: SocketAddr,
+    activity: watch::Sender<Activity>,
     mut shutdown: watch::Receiver<bool>,
 ) {
     let limits = context.limits;
-    let first_request_by = Instant::now() + limits.first_request_timeout;
+    let first_request_by = activity.borrow().idle_deadline;
     let Ok(local) = stream.local_addr() else { return };
     let acceptor = context.tls_server.read().acceptor(local.ip());
     let handshake = tokio::select! {
@@ -87,13 +109,7 @@ pub(crate) async fn serve(
         Err(_) => return tracing::debug!(%peer, "TLS handshake took too long"),
     };
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
-    let started = Activity {
-        requests: 0,
-        idle_deadline: first_request_by,
-        grace: Duration::ZERO,
-        close_after_responses: false,
-    };
-    let (activity, activity_receiver) = watch::channel(started);
+    let activity_receiver = activity.subscribe();
     let client = Arc::new(Client { context, peer, certificates, activity });
     let service = service_fn(move |request| Arc::clone(&client).serve_request(request));
     let builder = protocol(limits);
@@ -118,7 +134,12 @@ impl Client {
         request: Request<Incoming>,
     ) -> Result<Response<Full<Bytes>>, Infallible> {
         let started = Instant::now();
-        self.activity.send_modify(|now| now.requests += 1);
+        self.activity.send_modify(|now| {
+            if now.requests == 0 {
+                now.since = Instant::now();
+            }
+            now.requests += 1;
+        });
         let in_flight = RequestInFlight(&self);
         let (mut head, body) = request.into_parts();
         let is_head = head.method == Method::HEAD;
@@ -141,6 +162,9 @@ impl Client {
             | AuthResult::AuthorizerError { user, .. } => user.is_anonymous(),
             AuthResult::Unauthenticated => true,
         };
+        if !unauthenticated {
+            self.activity.send_modify(|now| now.authenticated = true);
+        }
         if unauthenticated
             && head.version == Version::HTTP_2
             && self.context.unauthenticated_http2_dos_mitigation
@@ -149,9 +173,10 @@ impl Client {
             self.activity.send_modify(|now| now.close_after_responses = true);
         }
         let granted = matches!(admission, AuthResult::Allowed(_));
-        let body = if granted && head.method == Method::PUT {
-            let collected = Limited::new(body, BODY_BYTES_MAX).collect().await;
-            collected.ok().map(http_body_util::Collected::to_bytes)
+        // Pages that are open to everyone take no body, so an anonymous client cannot make the server wait for one.
+        let body = if granted && Pages::takes_body(&head.method, &path) {
+            let collected = timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await;
+            collected.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes)
         } else {
             Some(Bytes::new())
         };
@@ -181,6 +206,7 @@ impl Drop for RequestInFlight<'_> {
         let idle_timeout = self.0.context.limits.idle_timeout;
         self.0.activity.send_modify(|now| {
             now.requests -= 1;
+            now.since = Instant::now();
             now.idle_deadline = Instant::now() + idle_timeout;
             now.grace = IDLE_GRACE;
         });

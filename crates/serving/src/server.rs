@@ -8,11 +8,11 @@ use std::time::{Duration, SystemTime};
 use parking_lot::RwLock;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::access::Access;
-use crate::connection::{self, ServerContext};
+use crate::connection::{self, Activity, ServerContext};
 use crate::tls::{Pairs, Tls};
 use crate::{Pages, ServingError, ServingOptions};
 
@@ -100,7 +100,7 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServingError> {
         let Self { listener, address, context, tls, pairs, reload_every } = self;
         let (shutdown_sender, shutdown) = watch::channel(false);
-        let mut connections = JoinSet::new();
+        let mut connections = Connections::default();
         let served = {
             let accepting = accept_all(&listener, address, &context, &shutdown, &mut connections);
             tokio::select! {
@@ -114,7 +114,7 @@ impl Server {
         drop(listener);
         shutdown_sender.send_replace(true);
         // Each connection has a shutdown grace period, so this ends.
-        while let Some(joined) = connections.join_next().await {
+        while let Some(joined) = connections.tasks.join_next().await {
             log_panic(joined);
         }
         served
@@ -156,30 +156,65 @@ async fn reload(context: &ServerContext, tls: &Tls, mut pairs: Pairs, every: Dur
     }
 }
 
+/// The tasks of all connections.
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    open: Vec<OpenConnection>,
+}
+
+struct OpenConnection {
+    task: AbortHandle,
+    activity: watch::Receiver<Activity>,
+}
+
+impl Connections {
+    /// Makes room for a new connection. At the limit the longest idle anonymous connection is closed, or the longest
+    /// busy one if none is idle, so that anonymous clients cannot keep health probes out. Only while all connections
+    /// are authenticated, the new one waits.
+    async fn make_room(&mut self, connections_max: usize) {
+        loop {
+            while let Some(joined) = self.tasks.try_join_next() {
+                log_panic(joined);
+            }
+            self.open.retain(|connection| !connection.task.is_finished());
+            if self.open.len() < connections_max {
+                return;
+            }
+            let anonymous = self.open.iter().enumerate().filter_map(|(index, connection)| {
+                let now = *connection.activity.borrow();
+                (!now.authenticated).then_some((now.requests > 0, now.since, index))
+            });
+            if let Some((_, _, index)) = anonymous.min() {
+                self.open.swap_remove(index).task.abort();
+                tracing::debug!("connection limit reached, closing an anonymous connection");
+                return;
+            }
+            if let Some(joined) = self.tasks.join_next().await {
+                log_panic(joined);
+            }
+        }
+    }
+}
+
 /// Accepts connections up to the limit; returns only if the socket fails.
 async fn accept_all(
     listener: &TcpListener,
     address: SocketAddr,
     context: &Arc<ServerContext>,
     shutdown: &watch::Receiver<bool>,
-    connections: &mut JoinSet<()>,
+    connections: &mut Connections,
 ) -> ServingError {
-    let permits = Arc::new(Semaphore::new(context.limits.connections_max));
     loop {
-        while let Some(joined) = connections.try_join_next() {
-            log_panic(joined);
-        }
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
-            unreachable!("the semaphore is never closed");
-        };
         match listener.accept().await {
             Ok((stream, peer)) => {
+                connections.make_room(context.limits.connections_max).await;
                 keep_alive(&stream);
+                let (activity, watched) = watch::channel(Activity::started(context.limits));
                 let (context, shutdown) = (Arc::clone(context), shutdown.clone());
-                connections.spawn(async move {
-                    connection::serve(context, stream, peer, shutdown).await;
-                    drop(permit);
-                });
+                let serving = connection::serve(context, stream, peer, activity, shutdown);
+                let task = connections.tasks.spawn(serving);
+                connections.open.push(OpenConnection { task, activity: watched });
             }
             // The socket is no longer listening, so a retry is useless.
             Err(cause) if cause.kind() == io::ErrorKind::InvalidInput => {
@@ -231,7 +266,9 @@ fn keep_alive(stream: &TcpStream) {
 }
 
 fn log_panic(joined: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = joined {
+    if let Err(error) = joined
+        && !error.is_cancelled()
+    {
         tracing::error!(%error, "connection task panicked");
     }
 }

@@ -321,13 +321,60 @@ async fn requests_beyond_max_streams_are_refused() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait() {
-    let server = start(ConnectionLimits { connections_max: 1, ..ConnectionLimits::default() });
+async fn new_connection_replaces_the_longest_idle_anonymous_one() {
+    let server = start(ConnectionLimits { connections_max: 2, ..ConnectionLimits::default() });
     let first = server.connect(&["http/1.1"]).await;
-    let second = tokio::time::timeout(Duration::from_millis(300), server.get("/healthz")).await;
-    assert!(second.is_err(), "a second connection was served concurrently");
-    drop(first);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let mut second = server.connect(&["http/1.1"]).await;
     assert_eq!(server.get("/healthz").await.status(), StatusCode::OK);
+    assert!(closed_after(first).await < Duration::from_secs(5));
+    second.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut answer = [0; 4096];
+    let length = second.read(&mut answer).await.unwrap();
+    assert!(answer[..length].starts_with(b"HTTP/1.1 200 OK\r\n"), "the younger connection is kept");
+}
+
+#[tokio::test]
+async fn health_probe_is_answered_while_anonymous_connections_reach_the_limit() {
+    let server = start(ConnectionLimits { connections_max: 8, ..ConnectionLimits::default() });
+    let mut held = Vec::new();
+    for n in 0..24 {
+        if n % 3 == 0 {
+            // No handshake at all.
+            held.push(Held::Plain(TcpStream::connect(server.address).await.unwrap()));
+            continue;
+        }
+        let mut stream = server.connect(&["http/1.1"]).await;
+        if n % 3 == 1 {
+            // A body that never arrives.
+            let head = b"PUT /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n";
+            stream.write_all(head).await.unwrap();
+        }
+        held.push(Held::Tls(Box::new(stream)));
+        let probe = tokio::time::timeout(Duration::from_secs(5), server.get("/healthz")).await;
+        assert_eq!(probe.expect("the probe is starved").status(), StatusCode::OK);
+    }
+    drop(held);
+}
+
+#[expect(dead_code, reason = "held open")]
+enum Held {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A request body is read only where one is expected, so nobody waits for it.
+#[tokio::test]
+async fn response_does_not_wait_for_an_unexpected_body() {
+    let server = start(ConnectionLimits::default());
+    for method in ["PUT", "POST", "GET"] {
+        let mut stream = server.connect(&["http/1.1"]).await;
+        let head = format!("{method} /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n1");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = [0; 4096];
+        let answered = tokio::time::timeout(Duration::from_secs(3), stream.read(&mut answer)).await;
+        assert!(answered.expect("a response").unwrap() > 0, "{method}");
+    }
 }
 
 /// Proves SRV-19.

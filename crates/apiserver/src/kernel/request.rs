@@ -249,11 +249,11 @@ fn verb(target: &Target, request: &Request, query: &Query) -> ApiResult<Verb> {
 
 /// Finds the route; `Ok(None)` is the plain "404 page not found" for paths outside all served groups.
 pub(crate) fn route(registry: &Registry, path: &str) -> ApiResult<Option<Route>> {
-    let segments: Vec<String> =
-        path.split('/').filter(|s| !s.is_empty()).map(percent_decode).collect::<Option<_>>().ok_or_else(
-            || Status::bad_request(format!("the path {path:?} is not properly percent-encoded UTF-8")),
-        )?;
-    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    // Go's server decodes the path before the routes split it, so an encoded slash separates segments, too.
+    let decoded = percent_decode(path).ok_or_else(|| {
+        Status::bad_request(format!("the path {path:?} is not properly percent-encoded UTF-8"))
+    })?;
+    let segments: Vec<&str> = decoded.split('/').filter(|segment| !segment.is_empty()).collect();
     Ok(match segments.as_slice() {
         ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
         ["version"] => Some(Route::Version),
@@ -323,9 +323,9 @@ fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Api
     }))
 }
 
-fn percent_decode(segment: &str) -> Option<String> {
-    let mut plain = Vec::with_capacity(segment.len());
-    let mut bytes = segment.bytes();
+fn percent_decode(path: &str) -> Option<String> {
+    let mut plain = Vec::with_capacity(path.len());
+    let mut bytes = path.bytes();
     while let Some(byte) = bytes.next() {
         if byte == b'%' {
             let hex = |b: u8| char::from(b).to_digit(16);
@@ -372,6 +372,13 @@ mod tests {
         let (_, target) =
             parsed(get, "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode").unwrap();
         assert_eq!(target.name(), "system:node");
+        // Decoded before it is split, as Go's server does; a plus sign is no space in a path.
+        let (_, target) =
+            parsed(Method::GET, "/apis/rbac.authorization.k8s.io/v1/clusterroles/a%23b%3F%20%C3%BC+")
+                .unwrap();
+        assert_eq!(target.name(), "a#b? \u{fc}+");
+        let (_, target) = parsed(Method::GET, "/api/v1/namespaces/a%2Fpods/b").unwrap();
+        assert_eq!((target.resource.plural, target.name()), ("pods", "b"));
     }
 
     #[test]

@@ -207,6 +207,10 @@ impl Server {
                     "authorization": authorization,
                     "peer": peer.port(),
                     "uri": request.uri().path(),
+                    // Makes the same response that of a service account and of a token request.
+                    "metadata": {"namespace": "kube-system", "name": "job-controller"},
+                    "spec": {"expirationSeconds": 3600},
+                    "status": {"token": "of-the-controller"},
                 });
                 let mut response = Response::new(Full::new(Bytes::from(answer.to_string())));
                 if authorization == Some("Bearer refused") {
@@ -264,6 +268,31 @@ async fn manager_presents_its_certificate_and_controllers_do_not() {
     assert_eq!(two["peer"], one["peer"], "clients share a connection");
     let anonymous = kube::Client::new(connection.anonymous(), "default");
     assert_eq!(call.send(&anonymous).await.unwrap()["certified"], false);
+}
+
+/// A server that sees both takes the certificate, and the controller would act as the manager.
+///
+/// Proves RUN-23.
+#[tokio::test]
+async fn controller_client_sends_its_token_and_never_the_managers_certificate() {
+    let server = Server::start().await;
+    let (certificate, key) = server.client_certificate();
+    let text = kubeconfig(
+        &[("server", &server.url()), ("certificate-authority-data", &base64(&server.ca.pem()))],
+        &[("client-certificate-data", &base64(&certificate)), ("client-key-data", &base64(&key))],
+    );
+    let options = ClientOptions { use_service_account_credentials: true, ..ClientOptions::default() };
+    let factory = ClientFactory::new(Files::new().open(&text).unwrap(), options);
+    let call = Call::raw(http::Method::GET, "/version");
+    // Before and after the manager's own connection exists, which must not be shared.
+    for _ in 0..2 {
+        let answer = call.send(&factory.for_controller("job-controller")).await.unwrap();
+        assert_eq!(answer["certified"], false);
+        assert_eq!(answer["authorization"], "Bearer of-the-controller");
+        let own = call.send(&factory.root("a")).await.unwrap();
+        assert_eq!((&own["certified"], &own["authorization"]), (&true.into(), &serde_json::Value::Null));
+        assert_ne!(own["peer"], answer["peer"]);
+    }
 }
 
 /// A cluster with many kinds has more watches than a server accepts on one connection.

@@ -33,7 +33,7 @@ pub async fn discover(client: &Client) -> Result<DiscoveredResources, ApiError> 
             }
             Ok(Groups::Plain(versions)) => {
                 for version in versions {
-                    add_version(&mut discovered, client, path, &version).await;
+                    add_version(&mut discovered, client, &version).await;
                 }
             }
             Err(failure) => {
@@ -44,7 +44,7 @@ pub async fn discover(client: &Client) -> Result<DiscoveredResources, ApiError> 
     Ok(discovered)
 }
 
-async fn root(client: &Client, path: &str) -> Result<Groups, ApiError> {
+async fn root(client: &Client, path: &'static str) -> Result<Groups, ApiError> {
     let mut call = Call::raw(Method::GET, path);
     call.accept = ACCEPT;
     call.send_as::<wire::Root>(client).await?.groups()
@@ -67,14 +67,9 @@ fn add_group(discovered: &mut DiscoveredResources, group: AggregatedGroup) {
     }
 }
 
-async fn add_version(
-    discovered: &mut DiscoveredResources,
-    client: &Client,
-    root: &str,
-    version: &wire::PlainVersion,
-) {
+async fn add_version(discovered: &mut DiscoveredResources, client: &Client, version: &wire::PlainVersion) {
     let group_version = group_version(&version.group, &version.version);
-    let call = Call::raw(Method::GET, format!("{root}/{group_version}"));
+    let call = Call::group_version(&version.group, &version.version);
     match call.send_as::<PlainResources>(client).await {
         Ok(list) => add_plain(discovered, version, list.resources),
         Err(failure) => {

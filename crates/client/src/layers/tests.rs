@@ -105,6 +105,19 @@ async fn throttle_passes_a_burst_and_then_limits_to_qps() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn watches_are_not_throttled_and_take_no_token() {
+    let server = Server::responding(&[]);
+    let rate = RateLimit { qps: 2.0, burst: 1 };
+    let service = MiddlewareLayer::new(Throttle::new(rate, "h".to_owned(), None)).layer(server.transport());
+    let start = Instant::now();
+    let get = |target: &str| Request::get(target).body(Body::empty()).unwrap();
+    let requests =
+        [get("/x?watch=true"), get("/x?watch=1"), get("/x"), get("/x?watch=false"), get("/x?a=b&watch=true")];
+    futures::future::join_all(requests.map(|request| service.clone().oneshot(request))).await;
+    assert_eq!(server.request_times(start), [0, 0, 0, 0, 500]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_in_flight_are_limited_and_watches_do_not_count() {
     let server = Arc::new(Server { delay: Duration::from_secs(1), ..Server::default() });
     let service = MiddlewareLayer::new(MaxInFlight::new(2)).layer(server.transport());

@@ -1,4 +1,4 @@
-//! Client-side throttling (`--kube-api-qps`, `--kube-api-burst`); off by default.
+//! Client-side throttling (`--kube-api-qps`, `--kube-api-burst`); off by default. Watches are not throttled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{BoxError, ServiceExt as _};
 
-use super::{HttpService, Middleware, RequestObserver, ResponseBody};
+use super::{HttpService, Middleware, RequestObserver, ResponseBody, is_watch};
 
 /// The rate limit of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,6 +59,10 @@ impl Middleware for Throttle {
         request: Request<Body>,
         inner: S,
     ) -> Result<Response<ResponseBody>, BoxError> {
+        // Parity: client-go's `Request.Watch` takes no token. A throttled watch would delay every cache.
+        if is_watch(&request) {
+            return inner.oneshot(request).await;
+        }
         let wait = self.reserve(Instant::now());
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;

@@ -2,7 +2,7 @@
 
 use keleustes_objects::protobuf::{self, Envelope as Message, WatchEvent};
 use keleustes_objects::{
-    ApiError, DecodeError, Encoded, Resource, ResourceVersion, decode_error_without_content,
+    ApiError, DecodeError, Encoded, Key, Resource, ResourceVersion, Uid, decode_error_without_content,
 };
 use kube::core::Status;
 use serde::Deserialize;
@@ -155,38 +155,38 @@ pub(super) fn object<T>(
     })
 }
 
-/// Name and resourceVersion of an object that cannot be decoded.
+/// Identity and resourceVersion of an object that cannot be decoded.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct UndecodableObject {
-    /// `namespace/name`, or empty.
-    pub(super) name: String,
+    /// Namespace and name, unless they cannot be decoded, either.
+    pub(super) key: Option<Key>,
+    /// The UID, or empty.
+    pub(super) uid: Uid,
     /// The resourceVersion, or empty.
     pub(super) version: ResourceVersion,
 }
 
-/// Decodes only name and resourceVersion.
+/// Decodes only identity and resourceVersion.
 pub(super) fn identify(object: EncodedObject<'_>) -> UndecodableObject {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
     struct Meta {
         name: String,
         namespace: String,
+        uid: Uid,
         resource_version: ResourceVersion,
     }
     #[derive(Deserialize)]
     struct Wire {
         metadata: Meta,
     }
-    match object.read(&protobuf::PARTIAL) {
-        Some(Wire { metadata }) if metadata.namespace.is_empty() => {
-            UndecodableObject { name: metadata.name, version: metadata.resource_version }
-        }
-        Some(Wire { metadata }) => UndecodableObject {
-            name: format!("{}/{}", metadata.namespace, metadata.name),
-            version: metadata.resource_version,
-        },
-        None => UndecodableObject::default(),
-    }
+    let Some(Wire { metadata: Meta { name, namespace, uid, resource_version } }) =
+        object.read(&protobuf::PARTIAL)
+    else {
+        return UndecodableObject::default();
+    };
+    let key = (!name.is_empty()).then(|| Key::namespaced(&*namespace, &*name));
+    UndecodableObject { key, uid, version: resource_version }
 }
 
 /// The apiVersion and kind that the objects of a watch must have.
@@ -362,7 +362,7 @@ mod tests {
         let partial = object(decode, encoded, WatchFrame::Frame(&added)).unwrap();
         assert_eq!(partial.meta.key.to_string(), "a/b");
         let seen = identify(encoded);
-        assert_eq!((seen.name.as_str(), seen.version), ("a/b", ResourceVersion::from("4")));
+        assert_eq!((seen.key, seen.version), (Some(Key::namespaced("a", "b")), ResourceVersion::from("4")));
 
         let other_kind = frame("ADDED", "Secret", &record(1, &metadata));
         let Event::Object(_, other_kind) = event(WatchFrame::Frame(&other_kind)) else { panic!("no object") };
@@ -385,6 +385,7 @@ mod tests {
     fn undecodable_object_keeps_name_and_resource_version() {
         let object = r#"{"metadata":{"name":"b","namespace":"a","resourceVersion":"4"},"data":7}"#;
         let identity = identify(EncodedObject::Json(object));
-        assert_eq!((identity.name.as_str(), identity.version), ("a/b", ResourceVersion::from("4")));
+        assert_eq!(identity.key, Some(Key::namespaced("a", "b")));
+        assert_eq!(identity.version, ResourceVersion::from("4"));
     }
 }

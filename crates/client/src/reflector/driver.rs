@@ -78,6 +78,13 @@ impl<T> Reflector<T> {
         self
     }
 
+    /// Lists before it watches, and sends no watch-list requests (feature gate `WatchListClient` off).
+    #[must_use]
+    pub fn without_watch_list(mut self) -> Self {
+        self.policy.disable_watch_list();
+        self
+    }
+
     /// What this reflector lists and watches.
     #[must_use]
     pub fn list_watch(&self) -> &ListWatch<T> {
@@ -137,7 +144,7 @@ impl<T> Reflector<T> {
                         let (partial_list, decoder) = (&mut self.partial_list, &self.decoder);
                         let split = items.push(&received, |item| match decoder.item(item) {
                             Ok(object) => partial_list.objects.push(object),
-                            Err(identity) => partial_list.unreadable.extend(identity.name.parse().ok()),
+                            Err(identity) => partial_list.unreadable.extend(identity.key),
                         });
                         split.err().and_then(|error| self.on_error(&unreadable_response(&error.to_string())))
                     }
@@ -231,14 +238,8 @@ impl<T> Reflector<T> {
         let object = match object {
             Ok(object) => object,
             Err(reason) => {
-                let UndecodableObject { name, version } = self.decoder.undecodable(encoded, &reason);
-                if self.policy.is_receiving_initial_events() {
-                    self.partial_list.unreadable.extend(name.parse().ok());
-                    return None;
-                }
-                // A bookmark, so that the consumer does not wait for a resourceVersion that it never
-                // receives.
-                return self.policy.event(event, &version).then_some(Delta::Bookmark(version));
+                let identity = self.decoder.undecodable(encoded, &reason);
+                return self.on_undecodable_event(event, identity);
             }
         };
         if self.policy.is_receiving_initial_events() {
@@ -250,6 +251,34 @@ impl<T> Reflector<T> {
             EventType::Deleted => Delta::Delete(object),
             _ => Delta::Apply(object),
         })
+    }
+
+    /// Only the identity of the object is known. A deletion takes effect all the same.
+    fn on_undecodable_event(&mut self, event: EventType, object: UndecodableObject) -> Option<Delta<T>> {
+        let UndecodableObject { key, uid, version } = object;
+        let deleted = event == EventType::Deleted;
+        match key {
+            None if deleted => {
+                // Only a list shows which object is gone.
+                let none = self.on_error(&unreadable_response("the object of a DELETED event has no name"));
+                self.policy.restart_from_newest();
+                none
+            }
+            Some(key) if deleted && self.policy.is_receiving_initial_events() => {
+                self.partial_list.delete(key);
+                None
+            }
+            key if self.policy.is_receiving_initial_events() => {
+                self.partial_list.unreadable.extend(key);
+                None
+            }
+            Some(key) if deleted => {
+                self.policy.event(event, &version);
+                Some(Delta::DeleteKey { key, uid, version })
+            }
+            // A bookmark, so that the consumer does not wait for a resourceVersion that it never receives.
+            _ => self.policy.event(event, &version).then_some(Delta::Bookmark(version)),
+        }
     }
 
     /// The object has fields that this protobuf schema does not know; JSON keeps them.
@@ -359,9 +388,10 @@ impl<T> ObjectDecoder<T> {
     fn undecodable(&self, object: EncodedObject<'_>, reason: &str) -> UndecodableObject {
         let identity = decode::identify(object);
         let resource = &self.list_watch.resource;
-        tracing::error!(%resource, object = identity.name, reason = reason, "skipping object that cannot be decoded");
+        let name = identity.key.as_ref().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(%resource, object = name, reason = reason, "skipping object that cannot be decoded");
         if let Some(observer) = &self.observer {
-            observer.undecodable(resource, &identity.name);
+            observer.undecodable(resource, &name);
         }
         identity
     }
@@ -386,7 +416,8 @@ impl<T> PartialList<T> {
         let key = &meta(&object).key;
         match event {
             EventType::Deleted => {
-                self.later.insert(key.clone(), None);
+                let key = key.clone();
+                self.delete(key);
             }
             EventType::Modified => {
                 let key = key.clone();
@@ -398,6 +429,12 @@ impl<T> PartialList<T> {
             }
             _ => self.objects.push(object),
         }
+    }
+
+    /// The object no longer exists, whether or not its last state can be decoded.
+    fn delete(&mut self, key: Key) {
+        self.unreadable.retain(|unreadable| *unreadable != key);
+        self.later.insert(key, None);
     }
 
     fn finish(mut self, meta: fn(&T) -> &ObjectMeta) -> (Vec<T>, Vec<Key>) {

@@ -17,10 +17,9 @@ mod policy;
 #[cfg(test)]
 mod tests;
 
-use http::Method;
 use keleustes_objects::{
     ApiError, DecodeError, Encoded, Key, Kind, Object, ObjectMeta, PartialObjectMeta, Projection, Resource,
-    ResourceVersion,
+    ResourceVersion, Uid,
 };
 
 pub use self::driver::Reflector;
@@ -71,6 +70,15 @@ pub enum Delta<T> {
     Apply(T),
     /// The object was deleted; this was its last state.
     Delete(T),
+    /// The object was deleted, and its last state cannot be decoded.
+    DeleteKey {
+        /// Namespace and name.
+        key: Key,
+        /// The UID.
+        uid: Uid,
+        /// The resourceVersion of the deletion.
+        version: ResourceVersion,
+    },
     /// The consumer is synced up to this resourceVersion.
     Bookmark(ResourceVersion),
 }
@@ -128,7 +136,7 @@ impl<T> ListWatch<T> {
     }
 
     fn call(&self, request: &ReflectorRequest) -> Call {
-        let mut call = Call::raw(Method::GET, self.resource.collection_path(&self.namespace));
+        let mut call = Call::list(&self.resource, &self.namespace);
         if let Some(selector) = self.projection.field_selector {
             call = call.query("fieldSelector", selector);
         }

@@ -51,6 +51,8 @@ pub(super) struct Policy {
     last_sync_resource_version_unavailable: bool,
     /// Watch-list requests that ended before the initial events were complete, since the last success.
     interrupted_watch_lists: u32,
+    /// Whether a session may start with a watch-list request (feature gate `WatchListClient`).
+    uses_watch_list: bool,
 }
 
 #[derive(Debug)]
@@ -86,6 +88,21 @@ impl Policy {
             last_sync_resource_version: ResourceVersion::default(),
             last_sync_resource_version_unavailable: false,
             interrupted_watch_lists: 0,
+            uses_watch_list: true,
+        }
+    }
+
+    /// Starts every session with a list.
+    pub(super) fn disable_watch_list(&mut self) {
+        self.uses_watch_list = false;
+        self.start_session();
+    }
+
+    fn start_session(&mut self) {
+        if self.uses_watch_list {
+            self.step = Step::WatchList;
+        } else {
+            self.fall_back_to_list();
         }
     }
 
@@ -93,7 +110,7 @@ impl Policy {
     pub(super) fn restart_from_newest(&mut self) {
         self.last_sync_resource_version_unavailable = true;
         self.interrupted_watch_lists = 0;
-        self.step = Step::WatchList;
+        self.start_session();
     }
 
     /// The resourceVersion up to which all events have been received.
@@ -226,14 +243,14 @@ impl Policy {
             }
             Step::List(_) | Step::Watch(_) => {
                 let delay = self.backoff_delay(now, failure);
-                self.step = Step::WatchList;
+                self.start_session();
                 delay
             }
         }
     }
 
     fn restart_session(&mut self, now: Instant) -> Duration {
-        self.step = Step::WatchList;
+        self.start_session();
         self.backoff.delay(now, &mut self.rng)
     }
 

@@ -138,6 +138,7 @@ fn names(delta: &Delta<ServiceAccount>) -> Vec<String> {
         }
         Delta::Apply(account) => vec![format!("+{}", name(account))],
         Delta::Delete(account) => vec![format!("-{}", name(account))],
+        Delta::DeleteKey { key, uid, version } => vec![format!("-{key} {uid} @{version}")],
         Delta::Bookmark(version) => vec![format!("@{version}")],
     }
 }
@@ -599,6 +600,87 @@ async fn undecodable_object_does_not_affect_others_and_is_not_quoted() {
     let log = log.text();
     assert!(log.contains("default/bad"), "{log}");
     assert!(!log.contains("hunter2"), "{log}");
+}
+
+/// The feature gate `WatchListClient` is off: also after errors nothing but lists and plain watches is sent.
+#[tokio::test(start_paused = true)]
+async fn reflector_without_watch_list_sends_lists_and_plain_watches_only() {
+    let cluster = TestCluster::with_accounts(&["a", "b"]);
+    let mut reflector = cluster.accounts().without_watch_list();
+    assert_eq!(names(&reflector.next().await), ["a", "b"]);
+    cluster.server.seed(account("c")).unwrap();
+    assert_eq!(names(&reflector.next().await), ["+c"]);
+    reflector.relist();
+    assert_eq!(names(&reflector.next().await), ["a", "b", "c"]);
+    let gone = InjectedFault::status(410, "Expired", "too old");
+    cluster.inject(FaultRule::new(gone).watch(true).times(1));
+    cluster.server.seed(account("d")).unwrap();
+    assert_eq!(names(&reflector.next().await), ["a", "b", "c", "d"]);
+    let targets: Vec<_> = cluster.server.requests().into_iter().map(|request| request.target).collect();
+    assert!(targets.iter().all(|target| !target.contains("sendInitialEvents")), "{targets:#?}");
+}
+
+/// An account that cannot be decoded.
+fn bad_account(name: &str, version: u64) -> Value {
+    let mut object = account(name);
+    object["secrets"] = json!("hunter2");
+    object["metadata"]["uid"] = json!(format!("uid-of-{name}"));
+    object["metadata"]["resourceVersion"] = json!(version.to_string());
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_of_an_undecodable_object_names_its_key() {
+    let deleted = json!({"type": "DELETED", "object": bad_account("a", 41)});
+    let scripted_server = ScriptedServer::new(vec![
+        ScriptedResponse::status(400, "BadRequest"),
+        ScriptedResponse::of(200, &list("ServiceAccountList", "40", "", &[account("a"), account("b")])),
+        ScriptedResponse::lines(&[deleted, event("MODIFIED", "b", 42)]),
+    ]);
+    let mut reflector = scripted_server.accounts();
+    assert_eq!(names(&reflector.next().await), ["a", "b"]);
+    assert_eq!(names(&reflector.next().await), ["-default/a uid-of-a @41"]);
+    assert_eq!(reflector.last_sync_resource_version(), &ResourceVersion::from("41"));
+    assert_eq!(names(&reflector.next().await), ["+b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_of_an_object_without_readable_name_is_followed_by_a_relist() {
+    let mut nameless = bad_account("a", 41);
+    nameless["metadata"]["name"] = json!(["hunter2"]);
+    let deleted = json!({"type": "DELETED", "object": nameless});
+    let scripted_server = ScriptedServer::new(vec![
+        ScriptedResponse::status(400, "BadRequest"),
+        ScriptedResponse::of(200, &list("ServiceAccountList", "40", "", &[account("a"), account("b")])),
+        ScriptedResponse::lines(&[deleted, event("MODIFIED", "b", 42)]),
+        ScriptedResponse::status(400, "BadRequest"),
+        ScriptedResponse::of(200, &list("ServiceAccountList", "43", "", &[account("b")])),
+    ]);
+    let mut reflector = scripted_server.accounts();
+    assert_eq!(names(&reflector.next().await), ["a", "b"]);
+    assert_eq!(names(&reflector.next().await), ["b"], "a list, because no event says what is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn undecodable_object_deleted_during_the_initial_events_is_not_part_of_the_list() {
+    let added = |name: &str| json!({"type": "ADDED", "object": bad_account(name, 5)});
+    let deleted = json!({"type": "DELETED", "object": bad_account("a", 6)});
+    let end = json!({"type": "BOOKMARK", "object": {"kind": "ServiceAccount", "apiVersion": "v1", "metadata":
+        {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}}});
+    let good = event("ADDED", "c", 4);
+    let gone = json!({"type": "DELETED", "object": bad_account("c", 6)});
+    let scripted_server = ScriptedServer::new(vec![ScriptedResponse::lines(&[
+        added("a"),
+        added("b"),
+        good,
+        deleted,
+        gone,
+        end,
+    ])]);
+    let all = scripted_server.accounts().next().await;
+    assert_eq!(names(&all), Vec::<String>::new());
+    let Delta::Replace { unreadable, .. } = all else { panic!() };
+    assert_eq!(unreadable, [Key::namespaced("default", "b")]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -548,8 +548,8 @@ fn scheduling_call(decision: &SchedulingDecision, pod: &Pod, now: Timestamp) -> 
                 "metadata": {"name": key.name, "namespace": key.namespace, "uid": decision.uid},
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node},
             });
-            let path = Pod::RESOURCE.object_path(key);
-            return Some(Call::raw(Method::POST, path).subresource("binding").with_body(&binding));
+            let call = Call::on_object(Method::POST, &Pod::RESOURCE, key).subresource("binding");
+            return Some(call.with_body(&binding));
         }
         Err(message) => message,
     };

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::EffectsSink;
 use super::partial_metadata::PartialObjectMetadata;
-use crate::caches::{Cache, EventHandler};
+use crate::caches::{Cache, Caches, EventHandler};
 use crate::clock::Clocks;
 use crate::metrics::{Metrics, QueueMetrics};
 use crate::ordered_watch::OrderedWatch;
@@ -99,6 +99,7 @@ impl Monitor {
         feed: Feed,
         client: kube::Client,
         random: fastrand::Rng,
+        caches: &Caches,
     ) -> impl Future<Output = ()> + use<> {
         let (stop, synced) = (self.stop.clone(), self.synced.clone());
         let source = ListWatch::<PartialObjectMetadata>::new(feed.resource.clone(), Projection::METADATA);
@@ -107,7 +108,8 @@ impl Monitor {
             stop: stop.clone(),
             retired: self.retired.clone(),
         };
-        let mut reflector = Reflector::new(client, source, random).with_observer(Arc::new(errors));
+        let reflector = Reflector::new(client, source, random).with_observer(Arc::new(errors));
+        let mut reflector = caches.with_list_mode(reflector);
         let metrics = feed.metrics.observed(&feed.resource);
         async move {
             loop {
@@ -143,6 +145,10 @@ impl Feed {
             }),
             Delta::Delete(object) => self.deliver(1, |observer, effects| {
                 observer.on_delete(&self.resource, object.meta(), effects);
+            }),
+            Delta::DeleteKey { key, uid, version } => self.tell(1, |observer, stir| {
+                let last = ObjectMeta { key, uid, resource_version: version, ..ObjectMeta::default() };
+                observer.on_delete(&self.resource, &last, stir);
             }),
             Delta::Bookmark(_) => {}
         }

@@ -196,7 +196,7 @@ impl Monitors {
                 Some(cache) => self.context.tasks.spawn(monitor.observe_cache(feed, cache)),
                 None => {
                     let (client, random) = (self.context.client.clone(), self.context.random.fork());
-                    self.context.tasks.spawn(monitor.observe_watch(feed, client, random))
+                    self.context.tasks.spawn(monitor.observe_watch(feed, client, random, caches))
                 }
             };
             let before = [monitors.insert(resource.clone(), monitor), self.retired.lock().remove(resource)];

@@ -27,6 +27,9 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The timeout of one request.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Parity: staging/src/k8s.io/apiserver/pkg/server/options, the rate limit of each delegate.
+const REVIEWS_PER_SECOND: f64 = 200.0;
+const REVIEWS_BURST: f64 = 400.0;
 /// Parity: staging/src/k8s.io/apiserver/pkg/server/options, the back-off of both reviews.
 const ATTEMPTS_MAX: u32 = 5;
 const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
@@ -63,6 +66,30 @@ struct Reviewed<T> {
 #[derive(Clone)]
 pub struct ApiServerClient {
     send: Arc<SendFn>,
+    limit: Arc<ReviewLimit>,
+}
+
+/// A token bucket: anyone can cause reviews, by sending random bearer tokens.
+struct ReviewLimit(Mutex<(f64, Instant)>);
+
+impl ReviewLimit {
+    fn new() -> Self {
+        Self(Mutex::new((REVIEWS_BURST, Instant::now())))
+    }
+
+    /// Takes a token and returns how long to wait for it; `None` if that is longer than a request may take.
+    fn reserve(&self, now: Instant) -> Option<Duration> {
+        let (tokens, filled_at) = &mut *self.0.lock();
+        let gained = now.saturating_duration_since(*filled_at).as_secs_f64() * REVIEWS_PER_SECOND;
+        *tokens = (*tokens + gained).min(REVIEWS_BURST);
+        *filled_at = now;
+        let wait = Duration::try_from_secs_f64((1.0 - *tokens) / REVIEWS_PER_SECOND).unwrap_or_default();
+        if wait > REQUEST_TIMEOUT {
+            return None;
+        }
+        *tokens -= 1.0;
+        Some(wait)
+    }
 }
 
 impl ApiServerClient {
@@ -83,7 +110,7 @@ impl ApiServerClient {
                 Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
             })
         };
-        Self { send: Arc::new(send) }
+        Self { send: Arc::new(send), limit: Arc::new(ReviewLimit::new()) }
     }
 
     /// Posts a review and returns its status; retries transient errors.
@@ -99,6 +126,10 @@ impl ApiServerClient {
         let mut backoff = INITIAL_BACKOFF;
         let mut attempts = 1;
         loop {
+            let Some(wait) = self.limit.reserve(Instant::now()) else {
+                return Err(format!("POST {path}: too many requests wait for the client rate limiter"));
+            };
+            sleep(wait).await;
             let started_at = Instant::now();
             let result = self.post(path, body.clone()).await;
             metrics.called(

@@ -16,6 +16,7 @@ mod user;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -58,6 +59,8 @@ pub struct Access(Arc<Inner>);
 struct Inner {
     client_ca_source: Source<PathBuf>,
     proxy_ca_source: Source<(PathBuf, Headers)>,
+    /// Set by a tolerated lookup failure: like in the original, request-header authentication then stays off.
+    proxies_off: AtomicBool,
     trust: watch::Sender<Arc<Trust>>,
     cluster: Option<ApiServerClient>,
     tokens: Option<Arc<Tokens>>,
@@ -109,6 +112,7 @@ impl Access {
         Self(Arc::new(Inner {
             client_ca_source: Source::Disabled,
             proxy_ca_source: Source::Disabled,
+            proxies_off: AtomicBool::new(false),
             trust: watch::Sender::default(),
             cluster: None,
             tokens: None,
@@ -155,6 +159,7 @@ impl Access {
         let access = Self(Arc::new(Inner {
             client_ca_source: Source::of(clients_file, skip, cluster.is_some(), "client certificate"),
             proxy_ca_source: Source::of(proxies_file, skip, cluster.is_some(), "request-header"),
+            proxies_off: AtomicBool::new(false),
             trust: watch::Sender::default(),
             cluster: delegates.authentication,
             tokens: tokens.transpose()?,
@@ -348,7 +353,8 @@ impl Inner {
         }
         match proxies {
             Err(error) if tolerate_failure => {
-                tracing::warn!(%error, "lookup of extension-apiserver-authentication failed, continuing without it");
+                tracing::warn!(%error, "lookup of extension-apiserver-authentication failed, request-header authentication will not work");
+                self.proxies_off.store(true, Ordering::Release);
                 Ok(())
             }
             Err(error) => Err(ServingError::Lookup(error)),
@@ -364,7 +370,8 @@ impl Inner {
     }
 
     fn apply_proxy_ca(&self, content: &Content) -> Result<(), String> {
-        if matches!(self.proxy_ca_source, Source::Cluster) {
+        let off = self.proxies_off.load(Ordering::Acquire);
+        if matches!(self.proxy_ca_source, Source::Cluster) && !off {
             content.proxies()?.into_iter().for_each(|proxies| self.set_proxy_ca(proxies));
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Authentication by client certificates and by request headers of front proxies.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -9,8 +10,8 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{DistinguishedName, RootCertStore};
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use rustls::{CertificateError, DistinguishedName, Error, RootCertStore};
+use x509_parser::prelude::{FromDer as _, X509Certificate, X509Version};
 
 use super::user::User;
 use crate::tls::parse_chain;
@@ -36,7 +37,15 @@ pub(super) struct Trust {
 pub(super) struct Authority {
     pem: Vec<u8>,
     subjects: Vec<DistinguishedName>,
+    roots: Vec<Root>,
+}
+
+/// One CA of a bundle. Each has a verifier of its own, because rustls forgets the validity of a trust anchor.
+#[derive(Clone)]
+struct Root {
     verifier: Arc<dyn ClientCertVerifier>,
+    /// Seconds since the epoch.
+    valid: RangeInclusive<i64>,
 }
 
 /// Front proxies and their request headers.
@@ -72,26 +81,42 @@ impl Trust {
 }
 
 impl Authority {
-    /// Parses a PEM bundle of CAs.
+    /// Parses a PEM bundle of CAs. A certificate that may not sign others is no CA; it is ignored, like in the
+    /// original, where it never verifies anything.
     pub(super) fn new(pem: &[u8]) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
+        let (mut subjects, mut roots) = (Vec::new(), Vec::new());
         for certificate in parse_chain(pem)? {
-            roots.add(certificate).map_err(|error| format!("holds an invalid CA certificate: {error}"))?;
+            match Root::new(certificate)? {
+                Some((root, subject)) => {
+                    roots.push(root);
+                    subjects.extend(subject);
+                }
+                None => tracing::warn!("ignoring a certificate in a CA bundle that is not a CA certificate"),
+            }
         }
-        let subjects = roots.subjects();
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-            .build()
-            .map_err(|error| format!("cannot be used: {error}"))?;
-        Ok(Self { pem: pem.to_owned(), subjects, verifier })
+        Ok(Self { pem: pem.to_owned(), subjects, roots })
     }
 
     fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
+        self.verify_at(chain, UnixTime::now())
+    }
+
+    pub(super) fn verify_at(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), String> {
         let [leaf, intermediates @ ..] = chain else {
             return Err("no certificate".to_owned());
         };
-        let verified = self.verifier.verify_client_cert(leaf, intermediates, UnixTime::now());
-        verified.map(drop).map_err(|error| error.to_string())
+        let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let mut failure = None;
+        for root in self.roots.iter().filter(|root| root.valid.contains(&seconds)) {
+            match root.verifier.verify_client_cert(leaf, intermediates, now) {
+                Ok(_) => return Ok(()),
+                // The issuer's own verdict says more than that the others are not the issuer.
+                Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {}
+                Err(error) => failure = Some(error.to_string()),
+            }
+        }
+        Err(failure
+            .unwrap_or_else(|| "certificate signed by unknown authority, or its CA has expired".to_owned()))
     }
 
     /// The user of a client certificate; `None` without a common name.
@@ -106,6 +131,36 @@ impl Authority {
         let digest = sha256_hex(&chain[0]);
         let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={digest}")])]);
         Ok(Some(User { name: name.to_owned(), uid: uid(&leaf)?, groups, extra }))
+    }
+}
+
+impl Root {
+    /// The CA and its subject; `None` if the certificate may not sign others.
+    ///
+    /// Parity: Go's `CheckSignatureFrom`.
+    fn new(certificate: CertificateDer<'static>) -> Result<Option<(Self, Vec<DistinguishedName>)>, String> {
+        let invalid = |error: String| format!("holds an invalid CA certificate: {error}");
+        let parsed = parse(&certificate).map_err(invalid)?;
+        let constraints = parsed.basic_constraints().map_err(|error| invalid(error.to_string()))?;
+        let key_usage = parsed.key_usage().map_err(|error| invalid(error.to_string()))?;
+        let is_ca = match constraints {
+            Some(constraints) => constraints.value.ca,
+            // Certificates before version 3 have no extensions.
+            None => parsed.version() != X509Version::V3,
+        };
+        if !is_ca || key_usage.is_some_and(|usage| !usage.value.key_cert_sign()) {
+            return Ok(None);
+        }
+        let validity = parsed.validity();
+        let valid = validity.not_before.timestamp()..=validity.not_after.timestamp();
+        let mut store = RootCertStore::empty();
+        store.add(certificate).map_err(|error| invalid(error.to_string()))?;
+        let subjects = store.subjects();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider)
+            .build()
+            .map_err(|error| format!("cannot be used: {error}"))?;
+        Ok(Some((Self { verifier, valid }, subjects)))
     }
 }
 

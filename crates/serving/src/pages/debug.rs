@@ -12,6 +12,9 @@ use super::responses::{HTML, nosniff, not_found, of, plain, redirect};
 /// Sets the verbosity of the log.
 pub type SetVerbosity = Arc<dyn Fn(u32) -> Result<(), String> + Send + Sync>;
 
+/// The page that sets the verbosity: the only one that takes a request body.
+pub(super) const VERBOSITY: &str = "/debug/flags/v";
+
 /// Marks responses whose text `go tool pprof` prints.
 const GO_PPROF: HeaderName = HeaderName::from_static("x-go-pprof");
 
@@ -42,7 +45,7 @@ impl Debug {
         }
         match request.path {
             "/debug/pprof" => redirect(request.method, "/debug/pprof/"),
-            "/debug/flags/v" => self.verbosity(request),
+            VERBOSITY => self.verbosity(request),
             "/debug/flags" => flags(),
             path if path.starts_with("/debug/flags/") => flags(),
             path => match path.strip_prefix("/debug/pprof/") {
@@ -63,7 +66,9 @@ impl Debug {
         };
         let text = match request.body {
             Some(body) => String::from_utf8_lossy(body),
-            None => return respond(StatusCode::BAD_REQUEST, "error reading request body: too large"),
+            None => {
+                return respond(StatusCode::BAD_REQUEST, "error reading request body: too large or too slow");
+            }
         };
         match level(&text).and_then(|level| set(level)) {
             Ok(()) => respond(StatusCode::OK, &format!("successfully set klog.logging.verbosity to {text}")),

@@ -131,7 +131,7 @@ pub(crate) struct PageRequest<'a> {
     /// The path, decoded.
     pub(crate) path: &'a str,
     pub(crate) headers: &'a HeaderMap,
-    /// `None` if it was too large.
+    /// `None` if it was too large or came too slowly.
     pub(crate) body: Option<&'a [u8]>,
 }
 
@@ -208,6 +208,11 @@ impl Pages {
             AuthResult::Forbidden { user, reason } => forbidden(request, &user.name, reason),
             AuthResult::AuthorizerError { error, .. } => authorizer_error(request, error),
         })
+    }
+
+    /// Whether a page reads the body of such a request.
+    pub(crate) fn takes_body(method: &Method, path: &str) -> bool {
+        *method == Method::PUT && path == debug::VERBOSITY
     }
 
     /// The response to an authorized request.

@@ -41,6 +41,47 @@ async fn owner_in_another_namespace_does_not_count() {
     }
 }
 
+/// Names as RBAC objects may have them, which mean something else in a URL unless they are escaped.
+const RESERVED: [&str; 5] = ["a#b", "a?b", "a b", "\u{fc}:x", "team#1"];
+
+#[tokio::test(start_paused = true)]
+async fn dependents_of_owners_with_reserved_characters_in_their_names_are_kept() {
+    for owners_first in [true, false] {
+        let cluster = cluster_with_namespaces();
+        let deleted = object(&MAPS, "a/deleted").create(&cluster).await;
+        let running = if owners_first { Some(start(&cluster).await) } else { None };
+        for (index, name) in RESERVED.into_iter().enumerate() {
+            let owner = object(&CLUSTER_ROLES, name).create(&cluster).await;
+            object(&SECRETS, &format!("a/{index}")).owned_by(&deleted).owned_by(&owner).create(&cluster).await;
+            object(&SECRETS, &format!("b/{index}")).owned_by(&owner).create(&cluster).await;
+        }
+        let _running = match running {
+            Some(running) => running,
+            None => start(&cluster).await,
+        };
+        wait(LONG).await;
+        // Each dependent in `a` now depends on the answer to a live read of the other owner.
+        delete(&cluster, &MAPS, "a/deleted", PropagationPolicy::Background).await;
+        wait(LONG).await;
+        let secrets = || remaining(&cluster.server).into_iter().filter(|line| line.starts_with("secrets"));
+        let kept: Vec<_> = ["a", "b"]
+            .into_iter()
+            .flat_map(|namespace| {
+                RESERVED
+                    .into_iter()
+                    .enumerate()
+                    .map(move |(n, owner)| format!("secrets {namespace}/{n} <{owner}"))
+            })
+            .collect();
+        assert_eq!(secrets().collect::<Vec<_>>(), kept);
+        // And when such an owner is deleted, its dependents are, and no others.
+        delete(&cluster, &CLUSTER_ROLES, "a#b", PropagationPolicy::Background).await;
+        wait(LONG).await;
+        let left: Vec<_> = kept.into_iter().filter(|line| !line.ends_with("<a#b")).collect();
+        assert_eq!(secrets().collect::<Vec<_>>(), left);
+    }
+}
+
 /// Proves GC-126.
 #[tokio::test(start_paused = true)]
 async fn cluster_scoped_object_with_a_namespaced_owner_is_kept_and_not_polled() {

@@ -1,5 +1,7 @@
 //! Client certificates, front proxies and the ConfigMap that configures them.
 
+use rustls::pki_types::UnixTime;
+
 use super::*;
 use crate::RequestHeaderOptions;
 
@@ -40,6 +42,67 @@ async fn client_ca_certificates_authenticate_users() {
     assert_eq!(user(&access, &[], &[server]).await, None, "not a client certificate");
     let masters = clients.client("root", &["system:masters"]);
     assert_eq!(get(&access, "/metrics", &[], &masters).await, (200, "root".to_owned()));
+}
+
+/// A CA bundle may contain any certificate; only a valid CA certificate verifies others.
+#[tokio::test]
+async fn certificates_of_expired_and_non_ca_issuers_authenticate_nobody() {
+    use rcgen::{KeyUsagePurpose, date_time_ymd};
+    let (good, proxies) = (Ca::new("good"), Ca::new("proxies"));
+    let expired = Ca::with("expired", |params| params.not_after = date_time_ymd(2001, 1, 1));
+    let future = Ca::with("future", |params| params.not_before = date_time_ymd(2900, 1, 1));
+    let leaf = Ca::with("leaf", |params| params.is_ca = IsCa::ExplicitNoCa);
+    let silent = Ca::with("silent", |params| params.is_ca = IsCa::NoCa);
+    let encipher = Ca::with("encipher", |params| params.key_usages = vec![KeyUsagePurpose::KeyEncipherment]);
+    let signs = Ca::with("signs", |params| params.key_usages = vec![KeyUsagePurpose::KeyCertSign]);
+    let all = [&good, &expired, &future, &leaf, &silent, &encipher, &signs];
+    let bundle: String = all.map(Ca::pem).concat();
+    let authority = Authority::new(bundle.as_bytes()).unwrap();
+    let accepted = all.map(|ca| authority.user_of(&ca.client("jane", &[])).is_ok());
+    assert_eq!(accepted, [true, false, false, false, false, false, true]);
+
+    // The same through the ConfigMap, for both CAs; the rest of the bundle keeps working.
+    let cluster = Cluster::default();
+    let mut map = config_map(&good, &proxies, "X-Remote-User");
+    map["data"]["client-ca-file"] = json!(bundle);
+    map["data"]["requestheader-client-ca-file"] = json!([expired.pem(), leaf.pem(), proxies.pem()].concat());
+    *cluster.0.config_map.lock() = Some(map);
+    let access = open(&cluster).await;
+    assert_eq!(user(&access, &[], &good.client("jane", &[])).await.unwrap().name, "jane");
+    assert_eq!(user(&access, &[], &expired.client("jane", &[])).await, None);
+    let headers = [("x-remote-user", "jane")];
+    for ca in [&expired, &leaf] {
+        assert_eq!(user(&access, &headers, &ca.client("front-proxy-client", &[])).await, None);
+    }
+    let jane = user(&access, &headers, &proxies.client("front-proxy-client", &[])).await.unwrap();
+    assert_eq!(jane.name, "jane");
+}
+
+#[tokio::test]
+async fn ca_is_refused_from_the_second_after_it_expires() {
+    let ca = Ca::with("ca", |params| params.not_after = rcgen::date_time_ymd(2100, 1, 1));
+    let authority = Authority::new(ca.pem().as_bytes()).unwrap();
+    // rcgen's certificates are valid until the year 4096, so only the CA ends here.
+    let chain = ca.client("jane", &[]);
+    let at = |seconds: u64| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    assert_eq!(authority.verify_at(&chain, at(4_102_444_800)), Ok(()));
+    assert!(authority.verify_at(&chain, at(4_102_444_801)).is_err());
+}
+
+#[tokio::test]
+async fn expired_client_certificate_authenticates_nobody() {
+    let (clients, proxies) = (Ca::new("clients"), Ca::new("proxies"));
+    let access = open_known(&Cluster::default(), &clients, &proxies).await;
+    let expired = |ca: &Ca, name: &str| {
+        let mut params = CertificateParams::default();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+        vec![params.signed_by(&KeyPair::generate().unwrap(), &ca.0).unwrap().der().clone()]
+    };
+    assert_eq!(user(&access, &[], &expired(&clients, "jane")).await, None);
+    let headers = [("x-remote-user", "jane")];
+    assert_eq!(user(&access, &headers, &expired(&proxies, "front-proxy-client")).await, None);
 }
 
 /// Proves SRV-60, SRV-68.
@@ -218,6 +281,34 @@ async fn lookup_failure_is_an_error_unless_tolerated_or_skipped() {
     let access = open_with(&cluster, &skipping, &authorization, &Registry::new()).await.unwrap();
     assert_eq!(user(&access, &[], &clients.client("joe", &[])).await, Some(User::anonymous()));
     assert!(access.hints().is_none(), "client certificates are not requested");
+}
+
+/// Proves OPT-118.
+#[tokio::test]
+async fn tolerated_lookup_failure_turns_request_headers_off_for_ever_and_client_certificates_on_later() {
+    let (clients, proxies) = (Ca::new("clients"), Ca::new("proxies"));
+    let cluster = Cluster::default();
+    *cluster.0.config_map.lock() = Some(config_map(&clients, &proxies, "X-Remote-User"));
+    cluster.fail(StatusCode::FORBIDDEN, 1);
+    let tolerant =
+        AuthenticationOptions { tolerate_lookup_failure: true, ..AuthenticationOptions::default() };
+    let authorization = AuthorizationOptions::default();
+    let access = open_with(&cluster, &tolerant, &authorization, &Registry::new()).await.unwrap();
+    let watching = tokio::spawn({
+        let access = access.clone();
+        async move { access.watch_config_map().await }
+    });
+    let joe = clients.client("joe", &[]);
+    let known = async {
+        while user(&access, &[], &joe).await.is_none_or(|user| user.name != "joe") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), known).await.unwrap();
+    let headers = [("x-remote-user", "jane")];
+    let proxied = user(&access, &headers, &proxies.client("front-proxy-client", &[])).await;
+    assert!(proxied.is_none_or(|user| user.name != "jane"), "a front proxy is trusted");
+    watching.abort();
 }
 
 /// Proves SRV-14.

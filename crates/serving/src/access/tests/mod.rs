@@ -165,9 +165,14 @@ struct Ca(CertifiedIssuer<'static, KeyPair>);
 
 impl Ca {
     fn new(name: &str) -> Self {
+        Self::with(name, |_| {})
+    }
+
+    fn with(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
+        change(&mut params);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 

@@ -220,3 +220,28 @@ async fn metrics_count_authentication_and_authorization() {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
 }
+
+/// Anyone can send random bearer tokens.
+#[tokio::test(start_paused = true)]
+async fn reviews_are_limited_to_a_burst_of_400_and_200_per_second() {
+    let cluster = Cluster::default();
+    let access = open(&cluster).await;
+    let tokens: Vec<String> = (0..3000).map(|n| format!("random-{n}")).collect();
+    let started_at = tokio::time::Instant::now();
+    let mut flood =
+        Box::pin(futures::future::join_all(tokens.iter().map(|token| get_metrics(&access, token))));
+    tokio::select! {
+        biased;
+        _ = &mut flood => panic!("3000 reviews without a limit"),
+        () = tokio::time::sleep(Duration::from_millis(990)) => {}
+    }
+    let sent = cluster.count(TOKEN_REVIEWS);
+    assert!((590..=600).contains(&sent), "{sent} reviews in the first second");
+    let answers = flood.await;
+    assert!(started_at.elapsed() < Duration::from_secs(12), "{:?}", started_at.elapsed());
+    assert!(answers.iter().all(|(code, _)| *code != 200));
+    // 400 at once and 200 in each of the ten seconds that a request may wait.
+    let sent = cluster.count(TOKEN_REVIEWS);
+    assert!((2400..=2401).contains(&sent), "{sent} reviews in all");
+    assert_eq!(get_metrics(&access, "master").await.0, 200, "afterwards all is as before");
+}
