@@ -288,6 +288,32 @@ fn deleted_node_does_not_cancel_the_eviction() {
     assert_eq!(cluster.reconcile(), "", "no new eviction is scheduled");
 }
 
+/// Proves TE-2, TE-9, TE-40.
+#[test]
+fn node_that_returns_without_the_taint_cancels_evictions() {
+    let mut cluster = test_cluster(&json!([taint("a")]), &json!([tolerates("a", Some(60))]));
+    cluster.put::<Pod>(pod("unscheduled", &json!([tolerates("a", None)])));
+    assert_eq!(cluster.reconcile(), "requeue after 60s\n");
+    cluster.rehearsal.take::<Node>(&cluster.a_loop, &Key::cluster("n"));
+    assert!(cluster.later(20).put::<Node>(node("m", &json!([]))).is_empty(), "another node");
+    let returned = cluster.put::<Node>(node("n", &json!([{"key": "a", "effect": "NoSchedule"}])));
+    assert_eq!(returned, ["a/x"], "only the pod with a scheduled eviction");
+    assert_eq!(cluster.reconcile(), CANCELS);
+    assert_eq!(cluster.later(60).reconcile(), "");
+    assert_eq!(cluster.put::<Node>(node("n", &json!([taint("a")]))), ["a/unscheduled", "a/x"]);
+    assert_eq!(cluster.reconcile(), "requeue after 60s\n", "the full period again");
+}
+
+/// Proves TE-2.
+#[test]
+fn node_that_returns_with_the_taint_keeps_the_toleration_period() {
+    let mut cluster = test_cluster(&json!([taint("a")]), &json!([tolerates("a", Some(60))]));
+    cluster.reconcile();
+    cluster.rehearsal.take::<Node>(&cluster.a_loop, &Key::cluster("n"));
+    assert_eq!(cluster.later(20).put::<Node>(node("n", &json!([taint("a")]))), ["a/x"]);
+    assert_eq!(cluster.reconcile(), "requeue after 40s\n");
+}
+
 /// Proves TE-11, TE-46.
 #[test]
 fn deleted_pod_cancels_its_eviction() {
