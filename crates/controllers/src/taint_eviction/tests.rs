@@ -387,6 +387,43 @@ fn eviction_is_retried_until_done_and_recorded_once() {
     }
 }
 
+#[test]
+fn toleration_added_while_an_eviction_is_retried_starts_its_period() {
+    let no_toleration = || test_cluster(&json!([taint("a")]), &json!([]));
+    let mut cluster = no_toleration().failing("delete", ErrorReason::Unavailable);
+    assert!(cluster.reconcile().ends_with("retry: refused\n"));
+    assert_eq!(cluster.put::<Pod>(pod("x", &json!([tolerates("a", Some(60))]))), ["a/x"]);
+    assert_eq!(cluster.reconcile(), "requeue after 60s\n", "nothing was scheduled, so nothing is cancelled");
+    assert_eq!(cluster.later(59).reconcile(), "requeue after 1s\n");
+    let transcript = cluster.later(1).reconcile();
+    assert!(transcript.starts_with(MARKING) && transcript.ends_with("retry: refused\n"), "{transcript}");
+    // The period has ended; the same toleration, or a shorter one, does not start another.
+    for seconds in [60, 30] {
+        cluster.put::<Pod>(pod("x", &json!([tolerates("a", Some(seconds))])));
+        let transcript = cluster.later(1).reconcile();
+        assert!(transcript.contains("delete") && !transcript.contains(MARKING), "{seconds}: {transcript}");
+    }
+    // Nor does a node that is not cached.
+    cluster.rehearsal.take::<Node>(&cluster.a_loop, &Key::cluster("n"));
+    assert!(cluster.reconcile().contains("delete"));
+    cluster.put::<Node>(node("n", &json!([taint("a")])));
+    assert!(cluster.reconcile().contains("delete"));
+    cluster.put::<Pod>(pod("x", &json!([tolerates("a", None)])));
+    assert_eq!(cluster.reconcile(), "", "tolerated forever");
+    assert_eq!(cluster.later(100).reconcile(), "");
+}
+
+#[test]
+fn toleration_extended_before_the_first_attempt_does_not_stop_the_retries() {
+    let mut cluster = test_cluster(&json!([taint("a")]), &json!([tolerates("a", Some(60))]))
+        .failing("delete", ErrorReason::Unavailable);
+    cluster.reconcile();
+    cluster.put::<Pod>(pod("x", &json!([tolerates("a", Some(600))])));
+    assert_eq!(cluster.later(10).reconcile(), "requeue after 50s\n", "the first period is kept");
+    assert!(cluster.later(50).reconcile().ends_with("retry: refused\n"));
+    assert!(cluster.later(1).reconcile().ends_with("retry: refused\n"));
+}
+
 /// Proves TE-32.
 #[test]
 fn not_found_ends_the_eviction() {
