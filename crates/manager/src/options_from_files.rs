@@ -118,13 +118,19 @@ fn workers(count: i32) -> usize {
     usize::try_from(count).unwrap_or(0).max(1)
 }
 
-/// The contents of a file with at least one certificate.
+/// The contents of a file with at least one certificate. All are parsed, because the file is published to every
+/// namespace, and client-go refuses a file with one malformed certificate. Parity: readCA, ParseCertsPEM.
 fn certificates(file: &str) -> anyhow::Result<Vec<u8>> {
     let pem = std::fs::read(file)?;
     let mut found = 0;
     for certificate in CertificateDer::pem_slice_iter(&pem) {
-        certificate.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+        let certificate = certificate.map_err(|error| anyhow::anyhow!("{error:?}"))?;
         found += 1;
+        let (rest, _) = x509_parser::parse_x509_certificate(&certificate)
+            .map_err(|error| anyhow::anyhow!("certificate {found} is malformed: {error}"))?;
+        if !rest.is_empty() {
+            bail!("certificate {found} is malformed: trailing data");
+        }
     }
     if found == 0 {
         bail!("it contains no certificate");
@@ -136,6 +142,7 @@ fn certificates(file: &str) -> anyhow::Result<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::command;
+    use base64::Engine as _;
 
     /// A connection that sends nothing.
     fn unused_connection() -> Connection {
@@ -268,5 +275,34 @@ mod tests {
             missing.starts_with("error parsing root-ca-file at /no/such/file: No such file"),
             "{missing}"
         );
+    }
+
+    /// Proves RCA-1, SAT-4.
+    #[test]
+    fn root_ca_file_with_a_malformed_certificate_fails_the_start() {
+        let block = |der: &[u8]| {
+            let text = base64::engine::general_purpose::STANDARD.encode(der);
+            format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+        };
+        let key = rcgen::KeyPair::generate().unwrap();
+        let ca = rcgen::CertificateParams::new(["ca".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let (good, truncated) = (block(ca.der()), block(&ca.der()[..100]));
+        let trailing = block(&[&ca.der()[..], b"more"].concat());
+        for (pem, at) in [
+            (block(b"not a certificate"), 1),
+            (truncated.clone(), 1),
+            (trailing, 1),
+            (format!("{good}{truncated}"), 2),
+            (format!("{truncated}{good}"), 1),
+        ] {
+            let (_directory, path) = file("ca.crt", &pem);
+            let bad = complaint(&[&format!("--root-ca-file={path}")]);
+            let wanted = format!("error parsing root-ca-file at {path}: certificate {at} is malformed: ");
+            assert!(bad.starts_with(&wanted), "{bad}");
+        }
+        // Several certificates, and blocks of another type between them.
+        let bundle = format!("{good}{}{good}", key.serialize_pem());
+        let (_directory, path) = file("ca.crt", &bundle);
+        assert_eq!(certificates(&path).unwrap(), bundle.as_bytes());
     }
 }

@@ -1,6 +1,6 @@
 //! Sets the `Ready` condition of pods on an unready node to `False`, because their kubelet cannot.
 //!
-//! The controller patches a pod once: when its node becomes `Unknown`, when this process first observes a
+//! The controller patches a pod once: when its ready node becomes `Unknown`, when this process first observes a
 //! node that is `Unknown`, and when the pod is bound to a node that is not ready. If the kubelet sets the
 //! condition back, it stays. Parity: MarkPodsNotReady.
 
@@ -36,11 +36,17 @@ fn pod_changed(cluster_state: &Memory<ClusterState>, change: &Change<Pod>, enque
     }
 }
 
-/// Enqueues the pods of a node that became `Unknown`.
+/// Enqueues the pods of a node that was ready and became `Unknown`. A node that was `Unknown` before, with
+/// another transition time, was ready in between. If `Ready` was `False` or missing, its kubelet had reported
+/// that or never ran, and the pods are left alone.
 fn node_changed(change: &Change<Node>, view: &View<'_>, enqueue: &mut Enqueue) {
     let Some(node) = change.new() else { return };
-    let since = unknown_since(node);
-    if since.is_some() && since != change.old().and_then(unknown_since) {
+    let Some(since) = unknown_since(node) else { return };
+    let became_unknown = change.old().is_none_or(|old| match unknown_since(old) {
+        Some(old_since) => old_since != since,
+        None => old.conditions.of_type("Ready").is_some_and(|ready| ready.is_true()),
+    });
+    if became_unknown {
         for pod in view.store::<Pod>().by_index(&BY_NODE, &node.key().name) {
             enqueue.add(pod.key().clone());
         }
@@ -167,7 +173,6 @@ mod tests {
         cluster.put::<Pod>(pod("y", "n", "True"));
         cluster.put::<Pod>(pod("z", "m", "True"));
         assert!(cluster.put::<Node>(node("True", "00")).is_empty());
-        assert!(cluster.put::<Node>(node("False", "01")).is_empty(), "its kubelet reported that");
         assert_eq!(cluster.put::<Node>(node("Unknown", "02")), ["a/x", "a/y"]);
         assert!(cluster.put::<Node>(node("Unknown", "02")).is_empty());
         assert_eq!(cluster.put::<Node>(node("Unknown", "03")), ["a/x", "a/y"], "it was ready in between");
@@ -175,6 +180,25 @@ mod tests {
         // A new leader does not know whether its predecessor patched the pods.
         cluster.rehearsal.take::<Node>(&cluster.a_loop, &Key::cluster("n"));
         assert_eq!(cluster.put::<Node>(node("Unknown", "03")), ["a/x", "a/y"]);
+    }
+
+    /// Proves NLC-34, NLC-35.
+    #[test]
+    fn node_that_was_not_ready_before_it_became_unknown_enqueues_nothing() {
+        let mut cluster = test_cluster();
+        cluster.put::<Pod>(pod("x", "n", "True"));
+        cluster.put::<Node>(node("True", "00"));
+        assert!(cluster.put::<Node>(node("False", "01")).is_empty(), "its kubelet reported that");
+        assert!(cluster.put::<Node>(node("Unknown", "02")).is_empty());
+        // Its kubelet never posted a status.
+        let mut cluster = test_cluster();
+        cluster.put::<Pod>(pod("x", "n", "True"));
+        let mut without_ready = node("True", "00");
+        without_ready["status"] = json!({});
+        assert!(cluster.put::<Node>(without_ready).is_empty());
+        assert!(cluster.put::<Node>(node("Unknown", "01")).is_empty());
+        assert!(cluster.put::<Node>(node("True", "02")).is_empty());
+        assert_eq!(cluster.put::<Node>(node("Unknown", "03")), ["a/x"]);
     }
 
     /// Proves NLC-36, NLC-69, NLC-73, NLC-95.

@@ -679,6 +679,39 @@ fn nodes_excluded_from_disruption_do_not_count_but_are_monitored() {
     assert!(transcript.iter().any(|(_, action)| action == "patch nodes/status x"), "{transcript:?}");
 }
 
+/// Proves NLC-55, NLC-77, NLC-86.
+#[test]
+fn lost_nodes_are_tainted_in_a_zone_of_excluded_nodes_only() {
+    let excluded = |name: &str, ready: &str, taints: &[&str]| {
+        let mut node = node_in("x", name, ready, taints);
+        node["metadata"]["labels"]["node.kubernetes.io/exclude-disruption"] = json!("");
+        node
+    };
+    // With and without another zone that has counted nodes.
+    for others in [&["ready"][..], &[]] {
+        let mut cluster = test_cluster();
+        for name in others {
+            cluster.put::<Node>(node_in("y", name, "True", &[]));
+        }
+        for name in ["a", "b", "c"] {
+            cluster.put::<Node>(excluded(name, "True", &[]));
+        }
+        cluster.actions();
+        cluster.put::<Node>(excluded("a", "Unknown", &[])).put::<Node>(excluded("b", "False", &[]));
+        let transcript = cluster.later(5).reconcile();
+        assert!(transcript.contains("zone_size{:\0:x} 0\n"), "none of them counts: {transcript}");
+        assert_eq!(cluster.actions(), ["patch nodes a unreachable"], "next to {others:?}");
+        cluster.put::<Node>(excluded("a", "Unknown", &["unreachable"]));
+        // The next health check starts with a new queue and a new token.
+        assert!(cluster.later(4).actions().is_empty());
+        assert!(cluster.later(1).actions().is_empty());
+        assert_eq!(cluster.actions(), ["patch nodes b not-ready"], "next to {others:?}");
+        cluster.put::<Node>(excluded("b", "False", &["not-ready"]));
+        let transcript = cluster.run(30, &["a", "b", "c", "ready"]);
+        assert!(transcript.is_empty(), "the third node is ready: {transcript:?}");
+    }
+}
+
 /// Proves NLC-86.
 #[test]
 fn zones_are_dropped_without_countable_nodes_but_kept_without_known_health() {

@@ -96,22 +96,25 @@ pub(super) struct Zones(BTreeMap<ArcStr, Zone>);
 
 #[derive(Debug)]
 struct Zone {
-    state: ZoneState,
+    /// `None` after a health check that counted no node of the zone. Nodes that do not count are tainted too, so
+    /// the queue stays until the next health check starts a new one.
+    state: Option<ZoneState>,
     taint_queue: TaintQueue,
 }
 
 impl Zones {
-    /// Adds a zone if it is unknown; returns whether it was.
+    /// Adds a zone if it is unknown or has lost its state; returns whether it was added. Parity:
+    /// addPodEvictorForNewZone.
     pub(super) fn ensure_zone(
         &mut self,
         name: &ArcStr,
         eviction_rates: &EvictionRates,
         now: Duration,
     ) -> bool {
-        let is_new = !self.0.contains_key(name);
+        let is_new = self.0.get(name).is_none_or(|zone| zone.state.is_none());
         if is_new {
             let taint_queue = TaintQueue::new(eviction_rates.node_eviction_rate, now);
-            self.0.insert(name.clone(), Zone { state: ZoneState::Initial, taint_queue });
+            self.0.insert(name.clone(), Zone { state: Some(ZoneState::Initial), taint_queue });
         }
         is_new
     }
@@ -146,21 +149,20 @@ impl Zones {
         self.0.values().filter_map(|zone| zone.taint_queue.next_at(now)).min()
     }
 
-    /// Updates the states of all zones. A zone without nodes of known health is dropped and its name
-    /// returned. Parity: handleDisruption.
+    /// Updates the states of all zones. The state of a zone without counted nodes is dropped, and the zone's
+    /// name returned. Parity: handleDisruption.
     pub(super) fn update_states(
         &mut self,
         counts_by_zone: &BTreeMap<ArcStr, ZoneNodeCounts>,
         eviction_rates: &EvictionRates,
         now: Duration,
     ) -> (DisruptionChange, Vec<ArcStr>) {
-        let dropped: Vec<ArcStr> =
-            self.0.keys().filter(|name| !counts_by_zone.contains_key(*name)).cloned().collect();
-        dropped.iter().for_each(|name| drop(self.0.remove(name)));
+        let dropped = self.drop_uncounted(counts_by_zone);
         for name in counts_by_zone.keys() {
             self.ensure_zone(name, eviction_rates, now);
         }
-        let all_were_disrupted = self.0.values().all(|zone| zone.state == ZoneState::FullDisruption);
+        let mut old_states = self.0.values().filter_map(|zone| zone.state);
+        let all_were_disrupted = old_states.all(|state| state == ZoneState::FullDisruption);
         let all_are_disrupted =
             counts_by_zone.values().all(|counts| counts.state(eviction_rates) == ZoneState::FullDisruption);
         let change = match (all_were_disrupted, all_are_disrupted) {
@@ -170,17 +172,30 @@ impl Zones {
         };
         for (name, counts) in counts_by_zone {
             let Some(zone) = self.0.get_mut(name) else { continue };
-            let (state, old_state) = (counts.state(eviction_rates), zone.state);
-            zone.state = state;
+            let state = counts.state(eviction_rates);
+            let old_state = zone.state.replace(state);
             if change == DisruptionChange::EnterFullDisruption {
                 zone.taint_queue.set_rate(0.0, now);
             } else if !all_are_disrupted
-                && (change == DisruptionChange::LeaveFullDisruption || state != old_state)
+                && (change == DisruptionChange::LeaveFullDisruption || old_state != Some(state))
             {
                 zone.taint_queue.set_rate(eviction_rate(state, counts.size(), eviction_rates), now);
             }
         }
         (change, dropped)
+    }
+
+    /// Drops the states of the zones without counted nodes and returns their names. A zone that lost its state
+    /// in an earlier health check and was not added again has no node at all, and is removed.
+    fn drop_uncounted(&mut self, counts_by_zone: &BTreeMap<ArcStr, ZoneNodeCounts>) -> Vec<ArcStr> {
+        self.0.retain(|name, zone| zone.state.is_some() || counts_by_zone.contains_key(name));
+        let uncounted = self.0.iter_mut().filter(|(name, _)| !counts_by_zone.contains_key(*name));
+        uncounted
+            .map(|(name, zone)| {
+                zone.state = None;
+                name.clone()
+            })
+            .collect()
     }
 }
 
@@ -243,7 +258,7 @@ mod tests {
     }
 
     fn state(zones: &Zones, name: &str) -> ZoneState {
-        zones.0[name].state
+        zones.0[name].state.unwrap()
     }
 
     /// Seconds between two releases of one queue: the rate, measured from outside.
@@ -344,18 +359,23 @@ mod tests {
             at(5),
         );
         assert_eq!((change, dropped), (DisruptionChange::None, vec![ArcStr::from("a")]));
-        assert!(zones.taint_queue("a").is_none());
+        assert_eq!(
+            zones.due_nodes(at(5)),
+            [(ArcStr::from("a"), ArcStr::from("n"))],
+            "its nodes may be excluded, and are tainted too"
+        );
         assert!(
             zones.ensure_zone(&ArcStr::from("a"), &EVICTION_RATES, at(10))
                 && state(&zones, "a") == ZoneState::Initial
         );
-        assert_eq!(zones.taint_queue("a").unwrap().next(at(10)), None);
+        assert_eq!(zones.taint_queue("a").unwrap().next(at(10)), None, "the new queue is empty");
         // No node's health is known, which says nothing about the zones.
         assert_eq!(zones.update_states(&BTreeMap::new(), &EVICTION_RATES, at(15)).0, DisruptionChange::None);
         assert_eq!(
             update_states(&mut zones, &[("a", zone_counts(0, 1))], 20),
             DisruptionChange::EnterFullDisruption
         );
+        assert!(zones.taint_queue("b").is_none(), "it has had no node for two health checks");
     }
 
     #[test]

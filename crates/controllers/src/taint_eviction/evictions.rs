@@ -26,8 +26,15 @@ struct Eviction {
     uid: Uid,
     /// When the toleration period ends.
     due: Duration,
+    /// How long the pod tolerated the taints at the last attempt to delete it; `None` before the first.
+    last_attempt: Option<Duration>,
+}
+
+impl Eviction {
     /// Whether a deletion was attempted.
-    deletion_started: bool,
+    fn deletion_started(&self) -> bool {
+        self.last_attempt.is_some()
+    }
 }
 
 /// The decision about a pod.
@@ -75,7 +82,7 @@ impl Evictions {
         let mut cancelled = self.0.get(key).is_some_and(has_other_uid) && self.cancel(key);
         let nothing = |cancelled| Decision { cancelled, next_step: NextStep::Nothing };
         let Some(pod) = pod else { return nothing(cancelled) };
-        let due_after = match tolerance_on(view, pod, enable_comparison_operators) {
+        let tolerated_for = match tolerance_on(view, pod, enable_comparison_operators) {
             // The node is not cached. It had the taints when the eviction was scheduled, and no event removed
             // them.
             None if !self.contains(key) => return nothing(cancelled),
@@ -84,9 +91,16 @@ impl Evictions {
                 cancelled |= self.cancel(key);
                 return nothing(cancelled);
             }
-            Some(Tolerance::For(time)) => time,
+            Some(Tolerance::For(time)) => {
+                // While failed deletions are retried, a longer toleration starts its own period.
+                let is_longer = |eviction: &Eviction| eviction.last_attempt.is_some_and(|last| time > last);
+                if self.0.get(key).is_some_and(is_longer) {
+                    self.0.remove(key);
+                }
+                time
+            }
             Some(Tolerance::None) => {
-                if self.0.get(key).is_some_and(|eviction| !eviction.deletion_started) {
+                if self.0.get(key).is_some_and(|eviction| !eviction.deletion_started()) {
                     cancelled |= self.cancel(key);
                 }
                 Duration::ZERO
@@ -95,13 +109,13 @@ impl Evictions {
         // A further taint that is tolerated for a time neither extends nor shortens a running period.
         let eviction = self.0.entry(key.clone()).or_insert_with(|| Eviction {
             uid: pod.meta.uid.clone(),
-            due: now.saturating_add(due_after),
-            deletion_started: false,
+            due: now.saturating_add(tolerated_for),
+            last_attempt: None,
         });
         let next_step = if eviction.due > now {
             NextStep::Wait((eviction.due - now).min(MAX_REQUEUE_DELAY))
         } else {
-            let is_first_attempt = !std::mem::replace(&mut eviction.deletion_started, true);
+            let is_first_attempt = eviction.last_attempt.replace(tolerated_for).is_none();
             NextStep::Evict { pod: pod.clone(), due: eviction.due, is_first_attempt }
         };
         Decision { cancelled, next_step }
@@ -109,7 +123,7 @@ impl Evictions {
 
     /// Drops a pod and returns whether its eviction was only scheduled.
     pub(super) fn cancel(&mut self, pod: &Key) -> bool {
-        self.0.remove(pod).is_some_and(|eviction| !eviction.deletion_started)
+        self.0.remove(pod).is_some_and(|eviction| !eviction.deletion_started())
     }
 }
 

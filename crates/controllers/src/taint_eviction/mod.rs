@@ -106,8 +106,9 @@ fn pod_changed(evictions: &Memory<Evictions>, change: &Change<Pod>, view: &View<
     }
 }
 
-/// Enqueues the pods of a node whose `NoExecute` taints changed: all of them, or only those with a scheduled
-/// eviction if no taint is left. The deletion of a node does not cancel scheduled evictions.
+/// Enqueues the pods of a node that was added or whose `NoExecute` taints changed: all of them, or only those
+/// with a scheduled eviction if it has no such taint. The deletion of a node does not cancel scheduled
+/// evictions; its return without the taints does.
 fn node_changed(
     evictions: &Memory<Evictions>,
     change: &Change<Node>,
@@ -115,8 +116,8 @@ fn node_changed(
     enqueue: &mut Enqueue,
 ) {
     let taints = |node: &Arc<Node>| no_execute(node).cloned().collect::<Vec<Taint>>();
-    let (old_taints, Some(new_taints)) = (change.old().map(taints), change.new().map(taints)) else { return };
-    if old_taints.unwrap_or_default() == new_taints {
+    let Some(new_taints) = change.new().map(taints) else { return };
+    if change.old().map(taints).as_ref() == Some(&new_taints) {
         return;
     }
     for pod in view.store::<Pod>().by_index(&BY_NODE, &change.latest().key().name) {

@@ -288,6 +288,32 @@ fn deleted_node_does_not_cancel_the_eviction() {
     assert_eq!(cluster.reconcile(), "", "no new eviction is scheduled");
 }
 
+/// Proves TE-2, TE-9, TE-40.
+#[test]
+fn node_that_returns_without_the_taint_cancels_evictions() {
+    let mut cluster = test_cluster(&json!([taint("a")]), &json!([tolerates("a", Some(60))]));
+    cluster.put::<Pod>(pod("unscheduled", &json!([tolerates("a", None)])));
+    assert_eq!(cluster.reconcile(), "requeue after 60s\n");
+    cluster.rehearsal.take::<Node>(&cluster.a_loop, &Key::cluster("n"));
+    assert!(cluster.later(20).put::<Node>(node("m", &json!([]))).is_empty(), "another node");
+    let returned = cluster.put::<Node>(node("n", &json!([{"key": "a", "effect": "NoSchedule"}])));
+    assert_eq!(returned, ["a/x"], "only the pod with a scheduled eviction");
+    assert_eq!(cluster.reconcile(), CANCELS);
+    assert_eq!(cluster.later(60).reconcile(), "");
+    assert_eq!(cluster.put::<Node>(node("n", &json!([taint("a")]))), ["a/unscheduled", "a/x"]);
+    assert_eq!(cluster.reconcile(), "requeue after 60s\n", "the full period again");
+}
+
+/// Proves TE-2.
+#[test]
+fn node_that_returns_with_the_taint_keeps_the_toleration_period() {
+    let mut cluster = test_cluster(&json!([taint("a")]), &json!([tolerates("a", Some(60))]));
+    cluster.reconcile();
+    cluster.rehearsal.take::<Node>(&cluster.a_loop, &Key::cluster("n"));
+    assert_eq!(cluster.later(20).put::<Node>(node("n", &json!([taint("a")]))), ["a/x"]);
+    assert_eq!(cluster.reconcile(), "requeue after 40s\n");
+}
+
 /// Proves TE-11, TE-46.
 #[test]
 fn deleted_pod_cancels_its_eviction() {
@@ -359,6 +385,43 @@ fn eviction_is_retried_until_done_and_recorded_once() {
         cluster.put::<Node>(node("n", &json!([])));
         assert_eq!(cluster.reconcile(), "", "its deletion was already attempted, so nothing is cancelled");
     }
+}
+
+#[test]
+fn toleration_added_while_an_eviction_is_retried_starts_its_period() {
+    let no_toleration = || test_cluster(&json!([taint("a")]), &json!([]));
+    let mut cluster = no_toleration().failing("delete", ErrorReason::Unavailable);
+    assert!(cluster.reconcile().ends_with("retry: refused\n"));
+    assert_eq!(cluster.put::<Pod>(pod("x", &json!([tolerates("a", Some(60))]))), ["a/x"]);
+    assert_eq!(cluster.reconcile(), "requeue after 60s\n", "nothing was scheduled, so nothing is cancelled");
+    assert_eq!(cluster.later(59).reconcile(), "requeue after 1s\n");
+    let transcript = cluster.later(1).reconcile();
+    assert!(transcript.starts_with(MARKING) && transcript.ends_with("retry: refused\n"), "{transcript}");
+    // The period has ended; the same toleration, or a shorter one, does not start another.
+    for seconds in [60, 30] {
+        cluster.put::<Pod>(pod("x", &json!([tolerates("a", Some(seconds))])));
+        let transcript = cluster.later(1).reconcile();
+        assert!(transcript.contains("delete") && !transcript.contains(MARKING), "{seconds}: {transcript}");
+    }
+    // Nor does a node that is not cached.
+    cluster.rehearsal.take::<Node>(&cluster.a_loop, &Key::cluster("n"));
+    assert!(cluster.reconcile().contains("delete"));
+    cluster.put::<Node>(node("n", &json!([taint("a")])));
+    assert!(cluster.reconcile().contains("delete"));
+    cluster.put::<Pod>(pod("x", &json!([tolerates("a", None)])));
+    assert_eq!(cluster.reconcile(), "", "tolerated forever");
+    assert_eq!(cluster.later(100).reconcile(), "");
+}
+
+#[test]
+fn toleration_extended_before_the_first_attempt_does_not_stop_the_retries() {
+    let mut cluster = test_cluster(&json!([taint("a")]), &json!([tolerates("a", Some(60))]))
+        .failing("delete", ErrorReason::Unavailable);
+    cluster.reconcile();
+    cluster.put::<Pod>(pod("x", &json!([tolerates("a", Some(600))])));
+    assert_eq!(cluster.later(10).reconcile(), "requeue after 50s\n", "the first period is kept");
+    assert!(cluster.later(50).reconcile().ends_with("retry: refused\n"));
+    assert!(cluster.later(1).reconcile().ends_with("retry: refused\n"));
 }
 
 /// Proves TE-32.
