@@ -90,6 +90,8 @@ pub enum UserAction {
     CreateWithMissingOwner(String, String),
     /// Creates two objects that own each other.
     CreateOwnerCycle(String, String),
+    /// Creates an object of this kind in this namespace whose controllerRef names an owner in another one.
+    CreateWithOwnerElsewhere(DependentKind, String, ObjectRef),
     /// Creates an object with a finalizer that no controller removes.
     CreateWithFinalizer(String, String),
     /// Deletes a node.

@@ -16,6 +16,9 @@ const WORKLOADS: [Kind; 6] = [
     Kind::ReplicaSet,
     Kind::ReplicationController,
 ];
+/// Whether users create objects whose owner is in another namespace. Off until all controllers match
+/// dependents by namespace.
+const OWNERS_ELSEWHERE: bool = false;
 /// The first action comes when the managers have had time to start.
 const FIRST_AT: u64 = 2_000;
 
@@ -262,8 +265,28 @@ impl ScheduleGenerator {
             }
             (60..75, _) => UserAction::RelabelPod(self.namespace(), self.rng.usize(..20)),
             (75..87, _) => UserAction::CreateStrayPod(self.namespace(), self.name()),
+            (87..94, Some(owner))
+                if OWNERS_ELSEWHERE && !matches!(owner.kind, Kind::Namespace | Kind::Service) =>
+            {
+                self.owner_elsewhere(owner)
+            }
             _ => UserAction::DeleteControllerRevision(self.namespace(), self.rng.usize(..10)),
         }
+    }
+
+    /// An object in another namespace that claims this owner as its controller.
+    fn owner_elsewhere(&mut self, owner: ObjectRef) -> UserAction {
+        let others: Vec<_> = NAMESPACES.into_iter().filter(|name| *name != owner.namespace).collect();
+        let namespace = self.pick(&others).to_owned();
+        let kind = match owner.kind {
+            Kind::Deployment => self.pick(&[DependentKind::ReplicaSet, DependentKind::Pod]),
+            _ => DependentKind::Pod,
+        };
+        let target = ObjectRef { kind: Kind::Namespace, namespace: String::new(), name: namespace.clone() };
+        if namespace != NAMESPACES[0] && !self.created.contains(&target) {
+            self.created.push(target);
+        }
+        UserAction::CreateWithOwnerElsewhere(kind, namespace, owner)
     }
 
     fn recreation(&mut self, object: ObjectRef) -> UserAction {

@@ -7,7 +7,10 @@ use keleustes_objects::{
 };
 use serde_json::{Value, json};
 
-use crate::actions::{DependentKind, SliceTampering, TokenTampering, UserAction, node};
+use crate::actions::{
+    DependentKind, Kind, ObjectRef, ObjectSpec, PodBehaviour, SliceTampering, TokenTampering, UserAction,
+    node,
+};
 use crate::bodies;
 use crate::user::{SimulatedUser, key};
 
@@ -64,6 +67,33 @@ impl SimulatedUser {
                 }
             }
             _ => self.interfere_with_cluster(action).await,
+        }
+    }
+
+    /// Creates an object whose controllerRef names an existing owner in another namespace.
+    pub(crate) async fn create_with_owner_elsewhere(
+        &self,
+        kind: DependentKind,
+        namespace: &str,
+        owner: &ObjectRef,
+        number: u64,
+    ) {
+        let target =
+            ObjectRef { kind: Kind::Namespace, namespace: String::new(), name: namespace.to_owned() };
+        let spec =
+            ObjectSpec { replicas: 0, template_version: 0, pods: PodBehaviour::Healthy, alternative: false };
+        self.create(&target.kind.resource(), "", &bodies::object_body(&target, &spec)).await;
+        let found = self.send(&Call::get(&owner.kind.resource(), &owner.key())).await;
+        if found.is_null() {
+            return;
+        }
+        let controller_ref = bodies::controller_ref_to(&found);
+        if kind == DependentKind::ReplicaSet {
+            let set = bodies::replica_set_controlled_by(owner, &controller_ref, number);
+            self.create(&ReplicaSet::RESOURCE, namespace, &set).await;
+        } else {
+            let pod = bodies::pod_controlled_by(owner, &controller_ref, number);
+            self.create(&Pod::RESOURCE, namespace, &pod).await;
         }
     }
 
