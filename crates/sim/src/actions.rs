@@ -126,6 +126,18 @@ pub enum UserAction {
     ResetAggregatedRole,
     /// Creates or changes a ClusterRole that the aggregated one selects; deletes it if no rule is given.
     SetRolePart(String, Option<u8>),
+    /// Tampers with the leader election lease.
+    TamperWithLease(LeaseTampering),
+}
+
+/// How the leader election lease is tampered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeaseTampering {
+    /// It is deleted.
+    Delete,
+    /// Its holderIdentity is cleared.
+    ClearHolder,
 }
 
 /// A kind whose objects controllers create and users' objects own.

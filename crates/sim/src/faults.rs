@@ -1,6 +1,6 @@
 //! Generates the faults of a schedule.
 
-use crate::actions::{Action, Fault, FaultEffect, Party, RequestClass};
+use crate::actions::{Action, Fault, FaultEffect, LeaseTampering, Party, RequestClass, UserAction};
 use crate::generate::ScheduleGenerator;
 
 impl ScheduleGenerator {
@@ -71,6 +71,28 @@ impl ScheduleGenerator {
             (0, Action::User(create)),
             (self.rng.u64(5..200), Action::FreezeMachine(self.rng.u64(10_000..40_000))),
         ]
+    }
+
+    /// The lease is deleted or cleared by hand while there is work to do, and a manager may end soon afterwards. This
+    /// is drawn only in storms without other faults: a leader that cannot read its lease cannot know that it was
+    /// deleted.
+    pub(crate) fn lease_tampering(&mut self) -> Vec<(u64, Action)> {
+        let tampering = self.pick(&[LeaseTampering::Delete, LeaseTampering::ClearHolder]);
+        let (first, second) = (self.creation(), self.creation());
+        let at = self.rng.u64(..2_000);
+        let mut actions = vec![
+            (0, Action::User(first)),
+            (at, Action::User(UserAction::TamperWithLease(tampering))),
+            (at + self.rng.u64(..2_500), Action::User(second)),
+        ];
+        let manager = self.rng.usize(..self.managers);
+        let end_at = at + self.rng.u64(..4_000);
+        match self.rng.u8(..4) {
+            0 => actions.push((end_at, Action::CrashManager(manager))),
+            1 => actions.push((end_at, Action::StopManager(manager))),
+            _ => {}
+        }
+        actions
     }
 
     /// A single fault.

@@ -19,6 +19,8 @@ const WORKLOADS: [Kind; 6] = [
 /// Whether users create objects whose owner is in another namespace. Off until all controllers match
 /// dependents by namespace.
 const OWNERS_ELSEWHERE: bool = false;
+/// Whether users tamper with the leader election lease. Off until a deleted lease cannot lead to two writers.
+const LEASE_TAMPERING: bool = false;
 /// The first action comes when the managers have had time to start.
 const FIRST_AT: u64 = 2_000;
 
@@ -47,6 +49,8 @@ pub fn generate_schedule(seed: u64) -> Schedule {
         at += generator.rng.u64(..mean_gap_ms * 2);
         let actions = if with_faults && generator.rng.u8(..100) < 45 {
             generator.fault_actions()
+        } else if LEASE_TAMPERING && !with_faults && generator.rng.u8(..100) < 15 {
+            generator.lease_tampering()
         } else {
             vec![(0, generator.user_action())]
         };

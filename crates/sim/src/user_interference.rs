@@ -2,16 +2,17 @@
 
 use keleustes_client::Call;
 use keleustes_objects::{
-    ClusterRole, ControllerRevision, EndpointSlice, Key, Kind as _, Node, Pod, ReplicaSet, Resource,
+    ClusterRole, ControllerRevision, EndpointSlice, Key, Kind as _, Lease, Node, Pod, ReplicaSet, Resource,
     ServiceAccount, TokenSecret,
 };
 use serde_json::{Value, json};
 
 use crate::actions::{
-    DependentKind, Kind, ObjectRef, ObjectSpec, PodBehaviour, SliceTampering, TokenTampering, UserAction,
-    node,
+    DependentKind, Kind, LeaseTampering, ObjectRef, ObjectSpec, PodBehaviour, SliceTampering, TokenTampering,
+    UserAction, node,
 };
 use crate::bodies;
+use crate::recorder::{LEASE_NAME, LEASE_NAMESPACE};
 use crate::user::{SimulatedUser, key};
 
 const ACCOUNTS: Resource = ServiceAccount::RESOURCE;
@@ -97,7 +98,7 @@ impl SimulatedUser {
         }
     }
 
-    /// Actions on cluster-scoped objects: nodes and roles.
+    /// Actions on objects of the whole cluster: nodes, roles and the leader election lease.
     async fn interfere_with_cluster(&self, action: &UserAction) {
         match action {
             UserAction::SetNodeZone(number, zone) => {
@@ -119,6 +120,16 @@ impl SimulatedUser {
                 self.merge(&ROLES, &Key::cluster(name.as_str()), json!({"rules": role_part["rules"]})).await;
             }
             UserAction::SetRolePart(name, None) => self.delete(&ROLES, &Key::cluster(name.as_str())).await,
+            UserAction::TamperWithLease(tampering) => {
+                let lease = Key::namespaced(LEASE_NAMESPACE, LEASE_NAME);
+                match tampering {
+                    LeaseTampering::Delete => self.delete(&Lease::RESOURCE, &lease).await,
+                    LeaseTampering::ClearHolder => {
+                        let change = json!({"spec": {"holderIdentity": ""}});
+                        self.merge(&Lease::RESOURCE, &lease, change).await;
+                    }
+                }
+            }
             _ => {}
         }
     }
