@@ -48,6 +48,8 @@ pub enum Action {
     CrashManager(usize),
     /// A manager is asked to shut down gracefully.
     StopManager(usize),
+    /// The manager that holds the lease is asked to shut down gracefully.
+    StopLeader,
     /// The wall clock of a manager jumps by this number of seconds.
     SkewManagerClock(usize, i64),
     /// The wall clock of the API server jumps by this number of seconds.

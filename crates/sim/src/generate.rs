@@ -21,6 +21,9 @@ const WORKLOADS: [Kind; 6] = [
 const OWNERS_ELSEWHERE: bool = false;
 /// Whether users tamper with the leader election lease. Off until a deleted lease cannot lead to two writers.
 const LEASE_TAMPERING: bool = false;
+/// Whether leaders hand over twice in quick succession, some of them among three managers. Off until a leader that was
+/// behind its predecessor leaves no handover record.
+pub(crate) const QUICK_HANDOVERS: bool = false;
 /// The first action comes when the managers have had time to start.
 const FIRST_AT: u64 = 2_000;
 
@@ -29,6 +32,8 @@ const FIRST_AT: u64 = 2_000;
 pub fn generate_schedule(seed: u64) -> Schedule {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (nodes, managers) = (rng.usize(1..4), rng.usize(1..3));
+    // The third manager takes over from one that has led for a moment only.
+    let managers = if QUICK_HANDOVERS && managers == 2 && seed.is_multiple_of(4) { 3 } else { managers };
     let theme = THEMES[rng.usize(..THEMES.len())];
     let mut generator =
         ScheduleGenerator { rng, created: Vec::new(), accounts: Vec::new(), nodes, managers, theme };

@@ -103,6 +103,30 @@ fn collector_trusting_a_stale_cache_is_caught() {
     assert!(is_caught(false) && !is_caught(true));
 }
 
+/// Two handovers in a row among managers that ignore the state of their predecessors: the standbys have not observed
+/// the pods of the first leader.
+#[test]
+fn leaders_ignoring_two_handovers_in_a_row_are_caught() {
+    let is_caught = |leads: usize| {
+        let standbys = (0..3).filter(|manager| *manager != leads);
+        let mut actions: Vec<_> = standbys
+            .map(|manager| (2_000, fault(manager, RequestClass::Pods, FaultEffect::StallWatches, 90_000)))
+            .collect();
+        actions.extend([
+            (3_000, create(Kind::ReplicaSet, "default", "oar")),
+            (5_000, Action::StopLeader),
+            (5_500, Action::StopLeader),
+        ]);
+        let actions = actions.into_iter().map(|(at_ms, action)| TimedAction { at_ms, action }).collect();
+        let schedule = Schedule { seed: 11, managers: 3, nodes: 1, rbac: false, actions };
+        let report =
+            play(&schedule, &StormOptions { uses_predecessor_state: false, ..StormOptions::default() });
+        report.violations.iter().any(|line| line.contains("where at most 2 were ever wanted"))
+    };
+    // The seed decides which of the three leads first.
+    assert!((0..3).any(is_caught));
+}
+
 fn publisher(controller_loop: Loop) -> Controller {
     Controller::new(PUBLISHER)
         .service_account("root-ca-cert-publisher")
