@@ -96,6 +96,9 @@ impl SimulatedUser {
             let pod = bodies::pod_controlled_by(owner, &controller_ref, number);
             self.create(&Pod::RESOURCE, namespace, &pod).await;
         }
+        // The owner is reconciled before the garbage collector deletes the object.
+        let change = json!({"metadata": {"annotations": {"example.com/changed": number.to_string()}}});
+        self.merge(&owner.kind.resource(), &owner.key(), change).await;
     }
 
     /// Actions on objects of the whole cluster: nodes, roles and the leader election lease.
