@@ -48,6 +48,8 @@ pub enum Action {
     CrashManager(usize),
     /// A manager is asked to shut down gracefully.
     StopManager(usize),
+    /// The manager that holds the lease is asked to shut down gracefully.
+    StopLeader,
     /// The wall clock of a manager jumps by this number of seconds.
     SkewManagerClock(usize, i64),
     /// The wall clock of the API server jumps by this number of seconds.
@@ -90,6 +92,8 @@ pub enum UserAction {
     CreateWithMissingOwner(String, String),
     /// Creates two objects that own each other.
     CreateOwnerCycle(String, String),
+    /// Creates an object of this kind in this namespace whose controllerRef names an owner in another one.
+    CreateWithOwnerElsewhere(DependentKind, String, ObjectRef),
     /// Creates an object with a finalizer that no controller removes.
     CreateWithFinalizer(String, String),
     /// Deletes a node.
@@ -124,6 +128,18 @@ pub enum UserAction {
     ResetAggregatedRole,
     /// Creates or changes a ClusterRole that the aggregated one selects; deletes it if no rule is given.
     SetRolePart(String, Option<u8>),
+    /// Tampers with the leader election lease.
+    TamperWithLease(LeaseTampering),
+}
+
+/// How the leader election lease is tampered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeaseTampering {
+    /// It is deleted.
+    Delete,
+    /// Its holderIdentity is cleared.
+    ClearHolder,
 }
 
 /// A kind whose objects controllers create and users' objects own.

@@ -83,10 +83,10 @@ fn template(name: &str, wanted: &ObjectSpec) -> Value {
     })
 }
 
-/// The same for a Job, whose pods are not restarted.
-fn batch(mut template: Value) -> Value {
-    template["spec"]["restartPolicy"] = json!("Never");
-    template
+/// The same pod or template for a Job, whose pods are not restarted.
+fn batch(mut pod: Value) -> Value {
+    pod["spec"]["restartPolicy"] = json!("Never");
+    pod
 }
 
 /// A strategic merge patch that changes the pod template.
@@ -106,6 +106,35 @@ pub fn stray_pod(name: &str, number: u64, node: Option<&str>) -> Value {
         "metadata": {"name": format!("stray-{name}-{number}"), "labels": {LABEL: name}},
         "spec": {"containers": [{"name": "main", "image": "any:0"}], "terminationGracePeriodSeconds": 5,
             "nodeName": node}})
+}
+
+/// A pod whose labels match the selector of an owner, and whose controllerRef is this one.
+#[must_use]
+pub fn pod_controlled_by(owner: &ObjectRef, controller_ref: &Value, number: u64) -> Value {
+    let mut pod = stray_pod(&owner.name, number, None);
+    pod["metadata"]["ownerReferences"] = json!([controller_ref]);
+    if owner.kind == Kind::Job { batch(pod) } else { pod }
+}
+
+/// A ReplicaSet with one pod whose labels match the selector of an owner, and whose controllerRef is this
+/// one.
+#[must_use]
+pub fn replica_set_controlled_by(owner: &ObjectRef, controller_ref: &Value, number: u64) -> Value {
+    let target = ObjectRef { kind: Kind::ReplicaSet, ..owner.clone() };
+    let spec =
+        ObjectSpec { replicas: 1, template_version: 0, pods: PodBehaviour::Healthy, alternative: false };
+    let mut set = object_body(&target, &spec);
+    set["metadata"]["name"] = json!(format!("stray-{}-{number}", owner.name));
+    set["metadata"]["ownerReferences"] = json!([controller_ref]);
+    set
+}
+
+/// The controllerRef that names this stored object.
+#[must_use]
+pub fn controller_ref_to(owner: &Value) -> Value {
+    let meta = &owner["metadata"];
+    json!({"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": meta["name"], "uid": meta["uid"],
+        "controller": true, "blockOwnerDeletion": true})
 }
 
 /// A merge patch that makes a Service select the pods with this label, on this port.

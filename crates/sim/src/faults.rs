@@ -1,7 +1,7 @@
 //! Generates the faults of a schedule.
 
-use crate::actions::{Action, Fault, FaultEffect, Party, RequestClass};
-use crate::generate::ScheduleGenerator;
+use crate::actions::{Action, Fault, FaultEffect, LeaseTampering, Party, RequestClass, UserAction};
+use crate::generate::{QUICK_HANDOVERS, ScheduleGenerator};
 
 impl ScheduleGenerator {
     /// A fault and the actions that belong to it, each with a delay in milliseconds.
@@ -11,6 +11,7 @@ impl ScheduleGenerator {
             4..8 => self.small_pages(),
             8..14 if self.managers > 1 => self.takeover_with_stalled_watches(),
             14..20 => self.freeze_after_create(),
+            20..25 if QUICK_HANDOVERS && self.managers > 1 => self.quick_handovers(),
             _ => vec![(0, self.single_fault())],
         }
     }
@@ -60,8 +61,30 @@ impl ScheduleGenerator {
         vec![
             (0, manager_fault(stalled, RequestClass::Watches, FaultEffect::StallWatches, duration_ms)),
             (create_at, Action::User(create)),
-            (create_at + self.rng.u64(200..6_000), Action::CrashManager(1 - stalled)),
+            (create_at + self.rng.u64(200..6_000), Action::CrashManager((stalled + 1) % self.managers)),
         ]
+    }
+
+    /// A new object is created whose watch events all managers but one do not receive, and two leaders in a row shut
+    /// down: the second one has led for a moment only, and may never have caught up with the first.
+    fn quick_handovers(&mut self) -> Vec<(u64, Action)> {
+        let (up_to_date, duration_ms) = (self.rng.usize(..self.managers), self.rng.u64(10_000..90_000));
+        let stalled_class =
+            self.pick(&[RequestClass::Watches, RequestClass::Pods, RequestClass::ReplicaSets]);
+        let stalled = (0..self.managers).filter(|manager| *manager != up_to_date);
+        let mut actions: Vec<_> = stalled
+            .map(|manager| (0, manager_fault(manager, stalled_class, FaultEffect::StallWatches, duration_ms)))
+            .collect();
+        let create = self.creation();
+        let create_at = self.rng.u64(..1_000);
+        let first_stop_at = create_at + self.rng.u64(50..4_000);
+        let second_stop_at = first_stop_at + self.rng.u64(30..3_000);
+        actions.extend([
+            (create_at, Action::User(create)),
+            (first_stop_at, Action::StopLeader),
+            (second_stop_at, Action::StopLeader),
+        ]);
+        actions
     }
 
     /// The machine freezes for longer than the lease duration just after a new object was created.
@@ -71,6 +94,28 @@ impl ScheduleGenerator {
             (0, Action::User(create)),
             (self.rng.u64(5..200), Action::FreezeMachine(self.rng.u64(10_000..40_000))),
         ]
+    }
+
+    /// The lease is deleted or cleared by hand while there is work to do, and a manager may end soon afterwards. This
+    /// is drawn only in storms without other faults: a leader that cannot read its lease cannot know that it was
+    /// deleted.
+    pub(crate) fn lease_tampering(&mut self) -> Vec<(u64, Action)> {
+        let tampering = self.pick(&[LeaseTampering::Delete, LeaseTampering::ClearHolder]);
+        let (first, second) = (self.creation(), self.creation());
+        let at = self.rng.u64(..2_000);
+        let mut actions = vec![
+            (0, Action::User(first)),
+            (at, Action::User(UserAction::TamperWithLease(tampering))),
+            (at + self.rng.u64(..2_500), Action::User(second)),
+        ];
+        let manager = self.rng.usize(..self.managers);
+        let end_at = at + self.rng.u64(..4_000);
+        match self.rng.u8(..4) {
+            0 => actions.push((end_at, Action::CrashManager(manager))),
+            1 => actions.push((end_at, Action::StopManager(manager))),
+            _ => {}
+        }
+        actions
     }
 
     /// A single fault.

@@ -16,6 +16,14 @@ const WORKLOADS: [Kind; 6] = [
     Kind::ReplicaSet,
     Kind::ReplicationController,
 ];
+/// Whether users create objects whose owner is in another namespace. Off until all controllers match
+/// dependents by namespace.
+const OWNERS_ELSEWHERE: bool = false;
+/// Whether users tamper with the leader election lease. Off until a deleted lease cannot lead to two writers.
+const LEASE_TAMPERING: bool = false;
+/// Whether leaders hand over twice in quick succession, some of them among three managers. Off until a leader that was
+/// behind its predecessor leaves no handover record.
+pub(crate) const QUICK_HANDOVERS: bool = false;
 /// The first action comes when the managers have had time to start.
 const FIRST_AT: u64 = 2_000;
 
@@ -24,6 +32,8 @@ const FIRST_AT: u64 = 2_000;
 pub fn generate_schedule(seed: u64) -> Schedule {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (nodes, managers) = (rng.usize(1..4), rng.usize(1..3));
+    // The third manager takes over from one that has led for a moment only.
+    let managers = if QUICK_HANDOVERS && managers == 2 && seed.is_multiple_of(4) { 3 } else { managers };
     let theme = THEMES[rng.usize(..THEMES.len())];
     let mut generator =
         ScheduleGenerator { rng, created: Vec::new(), accounts: Vec::new(), nodes, managers, theme };
@@ -44,6 +54,8 @@ pub fn generate_schedule(seed: u64) -> Schedule {
         at += generator.rng.u64(..mean_gap_ms * 2);
         let actions = if with_faults && generator.rng.u8(..100) < 45 {
             generator.fault_actions()
+        } else if LEASE_TAMPERING && !with_faults && generator.rng.u8(..100) < 15 {
+            generator.lease_tampering()
         } else {
             vec![(0, generator.user_action())]
         };
@@ -262,8 +274,28 @@ impl ScheduleGenerator {
             }
             (60..75, _) => UserAction::RelabelPod(self.namespace(), self.rng.usize(..20)),
             (75..87, _) => UserAction::CreateStrayPod(self.namespace(), self.name()),
+            (87..94, Some(owner))
+                if OWNERS_ELSEWHERE && !matches!(owner.kind, Kind::Namespace | Kind::Service) =>
+            {
+                self.owner_elsewhere(owner)
+            }
             _ => UserAction::DeleteControllerRevision(self.namespace(), self.rng.usize(..10)),
         }
+    }
+
+    /// An object in another namespace that claims this owner as its controller.
+    fn owner_elsewhere(&mut self, owner: ObjectRef) -> UserAction {
+        let others: Vec<_> = NAMESPACES.into_iter().filter(|name| *name != owner.namespace).collect();
+        let namespace = self.pick(&others).to_owned();
+        let kind = match owner.kind {
+            Kind::Deployment => self.pick(&[DependentKind::ReplicaSet, DependentKind::Pod]),
+            _ => DependentKind::Pod,
+        };
+        let target = ObjectRef { kind: Kind::Namespace, namespace: String::new(), name: namespace.clone() };
+        if namespace != NAMESPACES[0] && !self.created.contains(&target) {
+            self.created.push(target);
+        }
+        UserAction::CreateWithOwnerElsewhere(kind, namespace, owner)
     }
 
     fn recreation(&mut self, object: ObjectRef) -> UserAction {

@@ -1,5 +1,6 @@
 //! `cargo xtask storm`: runs storms from seeds, and shrinks the first one that fails.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -25,9 +26,9 @@ struct Cli {
     /// How many seeds to run, from the first on
     #[arg(long, default_value_t = 100)]
     seeds: u64,
-    /// The first seed
-    #[arg(long, default_value_t = 1)]
-    first: u64,
+    /// The first seed; by default a random one, which is printed
+    #[arg(long)]
+    first: Option<u64>,
     /// How many storms to run in parallel; by default one per core
     #[arg(long)]
     threads: Option<usize>,
@@ -90,9 +91,21 @@ fn play_with_transcript(schedule: &Schedule) -> Report {
     play(schedule, &StormOptions { transcript: true, ..StormOptions::default() })
 }
 
+/// Random first seeds are below this: short enough to type.
+const RANDOM_SEEDS_BELOW: u64 = 1_000_000_000;
+
+/// The first seed, printed if it is random.
+fn first_seed(cli: &Cli) -> u64 {
+    cli.first.unwrap_or_else(|| {
+        let first = RandomState::new().hash_one(()) % RANDOM_SEEDS_BELOW;
+        println!("first seed: {first} (--first {first} runs the same seeds)");
+        first
+    })
+}
+
 fn soak_options(cli: &Cli) -> Soak {
     let threads = cli.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into));
-    Soak { first: cli.first, seeds: cli.seeds, threads, twice: cli.twice, all: cli.all }
+    Soak { first: first_seed(cli), seeds: cli.seeds, threads, twice: cli.twice, all: cli.all }
 }
 
 /// Runs every mutant until a seed catches it.

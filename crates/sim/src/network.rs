@@ -151,7 +151,11 @@ impl Network {
 
     /// The time and the leader when a write is sent.
     fn send_context(&self) -> SendContext {
-        SendContext { at: self.recorder.began().elapsed(), leader: LeaseHolder::now(&self.server) }
+        SendContext {
+            at: self.recorder.began().elapsed(),
+            leader: LeaseHolder::now(&self.server),
+            lease_state: self.recorder.lease_state(),
+        }
     }
 
     /// The fault that affects a request of this party, if any, and until when.

@@ -79,10 +79,16 @@ impl Process {
     ) -> Self {
         let (commands, incoming) = mpsc::unbounded_channel();
         let skew = Arc::new(AtomicI64::new(0));
-        let name = format!("manager-{number}");
+        let name = Self::name_of(number);
         let supervisor = Supervisor { number, name, network, recorder, options, rng, skew: skew.clone() };
         tokio::spawn(supervisor.run(incoming));
         Self { commands, skew }
+    }
+
+    /// The host name of a manager.
+    #[must_use]
+    pub fn name_of(number: usize) -> String {
+        format!("manager-{number}")
     }
 
     /// Kills the manager.

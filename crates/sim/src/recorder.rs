@@ -84,7 +84,7 @@ impl RequestInfo {
     /// Whether it concerns the leader election lease.
     #[must_use]
     pub fn is_leader_lease(&self) -> bool {
-        self.resource == "leases" && self.namespace == "kube-system"
+        self.resource == "leases" && self.namespace == LEASE_NAMESPACE
     }
 
     /// Whether it concerns objects that are written all the time and that no checker judges.
@@ -128,7 +128,14 @@ pub struct SendContext {
     pub at: Duration,
     /// The leader.
     pub leader: LeaseHolder,
+    /// How often the holder of the lease had changed, deletions and manual changes included.
+    pub lease_state: u64,
 }
+
+/// The namespace of the leader election lease.
+pub const LEASE_NAMESPACE: &str = "kube-system";
+/// The name of the leader election lease.
+pub const LEASE_NAME: &str = "kube-controller-manager";
 
 /// The holderIdentity of the leader election lease, empty if there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -138,8 +145,12 @@ impl LeaseHolder {
     /// The current holder.
     #[must_use]
     pub fn now(server: &ApiServer) -> Self {
-        let lease = server.object("leases.coordination.k8s.io", "kube-system", "kube-controller-manager");
-        Self(lease.map_or_else(String::new, |lease| text(&lease, "/spec/holderIdentity").to_owned()))
+        Self::of(server.object("leases.coordination.k8s.io", LEASE_NAMESPACE, LEASE_NAME).as_deref())
+    }
+
+    /// The holder of a lease.
+    fn of(lease: Option<&Value>) -> Self {
+        Self(lease.map_or_else(String::new, |lease| text(lease, "/spec/holderIdentity").to_owned()))
     }
 
     /// Whether another manager holds the lease. A holderIdentity is the host name, an underscore and a
@@ -195,6 +206,15 @@ impl ObservedWrite {
     pub fn by_manager(&self) -> bool {
         is_manager(&self.party)
     }
+
+    /// Whether it changed the holder of the leader election lease, created the lease or deleted it.
+    fn changes_lease_holder(&self) -> bool {
+        self.request.is_leader_lease()
+            && self.succeeded()
+            && (self.before.is_some() != self.after.is_some()
+                || self.request.method == Method::POST
+                || LeaseHolder::of(self.before.as_deref()) != LeaseHolder::of(self.after.as_deref()))
+    }
 }
 
 /// A live read of one object by a manager.
@@ -237,6 +257,8 @@ struct State {
     records_writes: bool,
     requests: u64,
     request_digest: u64,
+    /// How often the holder of the leader election lease has changed.
+    lease_state: u64,
 }
 
 impl Recorder {
@@ -322,6 +344,12 @@ impl Recorder {
         self.state.lock().requests
     }
 
+    /// How often the holder of the leader election lease has changed.
+    #[must_use]
+    pub fn lease_state(&self) -> u64 {
+        self.state.lock().lease_state
+    }
+
     /// What has not converged, by checker.
     #[must_use]
     pub fn not_converged(&self, server: &ApiServer) -> Vec<String> {
@@ -400,6 +428,9 @@ impl Recorder {
         write.code = code;
         write.after = stored_object(server, &write.request);
         let mut state = self.state.lock();
+        if write.changes_lease_holder() {
+            state.lease_state += 1;
+        }
         let line = || format!("{}/{} {} {code}", write.party, write.component, write.request);
         if state.records_lines && !(write.request.is_routine() && write.succeeded()) {
             let line = self.stamped(line());

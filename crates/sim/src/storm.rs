@@ -16,7 +16,7 @@ use crate::actions::{Action, Party, Schedule, TimedAction, UserAction, node};
 use crate::checks;
 use crate::network::{Network, SimulatedTransport};
 use crate::process::{ControllerFactory, ManagerOptions, Process};
-use crate::recorder::Recorder;
+use crate::recorder::{LeaseHolder, Recorder};
 use crate::user::SimulatedUser;
 use crate::{log_capture, panics};
 
@@ -210,6 +210,7 @@ impl<'a> SimulatedCluster<'a> {
             Action::RestartApiServer(time) => self.network.stop_server_for(Duration::from_millis(*time)),
             Action::CrashManager(number) => process(number).into_iter().for_each(Process::crash),
             Action::StopManager(number) => process(number).into_iter().for_each(Process::stop),
+            Action::StopLeader => self.stop_leader(),
             Action::SkewManagerClock(number, seconds) => {
                 process(number).into_iter().for_each(|process| process.skew(*seconds));
             }
@@ -224,6 +225,13 @@ impl<'a> SimulatedCluster<'a> {
             Action::FailNode(number) => drop(self.nodes.fail_node(&node(*number)).await),
             Action::RecoverNode(number) => drop(self.nodes.recover_node(&node(*number)).await),
         }
+    }
+
+    fn stop_leader(&self) {
+        let leader = LeaseHolder::now(&self.server);
+        let mut processes = (0..).zip(&self.processes);
+        let leading = processes.find(|(number, _)| leader.is(&Process::name_of(*number)));
+        leading.into_iter().for_each(|(_, process)| process.stop());
     }
 
     /// Advances the clock for all processes at once. The threads of a manager do not resume at the same

@@ -121,6 +121,9 @@ impl SimulatedUser {
                     bodies::config_map_owned_by(&one, &[(two.as_str(), text(&created, "/metadata/uid"))]);
                 self.merge(&CONFIG_MAPS, &Key::namespaced(namespace.as_str(), one), map).await;
             }
+            UserAction::CreateWithOwnerElsewhere(kind, namespace, owner) => {
+                self.create_with_owner_elsewhere(*kind, namespace, owner, number).await;
+            }
             UserAction::CreateWithFinalizer(namespace, name) => {
                 let mut map = bodies::config_map_owned_by(&format!("held-{name}-{number}"), &[]);
                 map["metadata"]["finalizers"] = json!([FOREIGN_FINALIZER]);

@@ -2,13 +2,17 @@
 
 use keleustes_client::Call;
 use keleustes_objects::{
-    ClusterRole, ControllerRevision, EndpointSlice, Key, Kind as _, Node, Pod, ReplicaSet, Resource,
+    ClusterRole, ControllerRevision, EndpointSlice, Key, Kind as _, Lease, Node, Pod, ReplicaSet, Resource,
     ServiceAccount, TokenSecret,
 };
 use serde_json::{Value, json};
 
-use crate::actions::{DependentKind, SliceTampering, TokenTampering, UserAction, node};
+use crate::actions::{
+    DependentKind, Kind, LeaseTampering, ObjectRef, ObjectSpec, PodBehaviour, SliceTampering, TokenTampering,
+    UserAction, node,
+};
 use crate::bodies;
+use crate::recorder::{LEASE_NAME, LEASE_NAMESPACE};
 use crate::user::{SimulatedUser, key};
 
 const ACCOUNTS: Resource = ServiceAccount::RESOURCE;
@@ -67,7 +71,37 @@ impl SimulatedUser {
         }
     }
 
-    /// Actions on cluster-scoped objects: nodes and roles.
+    /// Creates an object whose controllerRef names an existing owner in another namespace.
+    pub(crate) async fn create_with_owner_elsewhere(
+        &self,
+        kind: DependentKind,
+        namespace: &str,
+        owner: &ObjectRef,
+        number: u64,
+    ) {
+        let target =
+            ObjectRef { kind: Kind::Namespace, namespace: String::new(), name: namespace.to_owned() };
+        let spec =
+            ObjectSpec { replicas: 0, template_version: 0, pods: PodBehaviour::Healthy, alternative: false };
+        self.create(&target.kind.resource(), "", &bodies::object_body(&target, &spec)).await;
+        let found = self.send(&Call::get(&owner.kind.resource(), &owner.key())).await;
+        if found.is_null() {
+            return;
+        }
+        let controller_ref = bodies::controller_ref_to(&found);
+        if kind == DependentKind::ReplicaSet {
+            let set = bodies::replica_set_controlled_by(owner, &controller_ref, number);
+            self.create(&ReplicaSet::RESOURCE, namespace, &set).await;
+        } else {
+            let pod = bodies::pod_controlled_by(owner, &controller_ref, number);
+            self.create(&Pod::RESOURCE, namespace, &pod).await;
+        }
+        // The owner is reconciled before the garbage collector deletes the object.
+        let change = json!({"metadata": {"annotations": {"example.com/changed": number.to_string()}}});
+        self.merge(&owner.kind.resource(), &owner.key(), change).await;
+    }
+
+    /// Actions on objects of the whole cluster: nodes, roles and the leader election lease.
     async fn interfere_with_cluster(&self, action: &UserAction) {
         match action {
             UserAction::SetNodeZone(number, zone) => {
@@ -89,6 +123,16 @@ impl SimulatedUser {
                 self.merge(&ROLES, &Key::cluster(name.as_str()), json!({"rules": role_part["rules"]})).await;
             }
             UserAction::SetRolePart(name, None) => self.delete(&ROLES, &Key::cluster(name.as_str())).await,
+            UserAction::TamperWithLease(tampering) => {
+                let lease = Key::namespaced(LEASE_NAMESPACE, LEASE_NAME);
+                match tampering {
+                    LeaseTampering::Delete => self.delete(&Lease::RESOURCE, &lease).await,
+                    LeaseTampering::ClearHolder => {
+                        let change = json!({"spec": {"holderIdentity": ""}});
+                        self.merge(&Lease::RESOURCE, &lease, change).await;
+                    }
+                }
+            }
             _ => {}
         }
     }

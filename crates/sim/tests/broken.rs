@@ -1,17 +1,18 @@
-//! Three controllers that are broken on purpose, one for each way in which controllers are known to break
-//! (stale state, missed intermediate state, crash between two writes), and the storms that catch them.
+//! Controllers that are broken on purpose, at least one for each way in which controllers are known to break
+//! (stale state, missed intermediate state, crash between two writes, dependents of another namespace), and the
+//! storms that catch them.
 
 use std::sync::Arc;
 
 use keleustes_controllers::all_controllers;
 use keleustes_objects::{ErrorReason, Key, Namespace, Pod, ReplicaSet, RootCaConfigMap};
 use keleustes_plan::{
-    Action as WriteAction, BoxFuture, Context, Controller, Grant, Item, Loop, Outcome, Plan, ReconcileError,
-    Reconciler, Requeue, View, Write,
+    Action as WriteAction, BoxFuture, Context, Controller, Grant, Item, Loop, Outcome, PatchKind, Plan,
+    ReconcileError, Reconciler, Requeue, View, Write,
 };
 use keleustes_sim::actions::{
-    Action, Fault, FaultEffect, Kind, ObjectRef, ObjectSpec, Party, PodBehaviour, RequestClass, Schedule,
-    TimedAction, UserAction,
+    Action, DependentKind, Fault, FaultEffect, Kind, ObjectRef, ObjectSpec, Party, PodBehaviour,
+    RequestClass, Schedule, TimedAction, UserAction,
 };
 use keleustes_sim::storm::{Report, StormOptions, controller_options, play};
 use serde_json::{Value, json};
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 const MAP: &str = "kube-root-ca.crt";
 const PUBLISHER: &str = "root-ca-certificate-publisher-controller";
 const COLLECTOR: &str = "garbage-collector-controller";
+const REPLICA_SETS: &str = "replicaset-controller";
 
 /// Runs a storm with one controller replaced by a broken one.
 fn play_with(managers: usize, actions: Vec<(u64, Action)>, replacement: fn() -> Controller) -> Report {
@@ -99,6 +101,30 @@ fn collector_trusting_a_stale_cache_is_caught() {
         lines.any(|line| line.contains("which ReplicaSet default/oar owns"))
     };
     assert!(is_caught(false) && !is_caught(true));
+}
+
+/// Two handovers in a row among managers that ignore the state of their predecessors: the standbys have not observed
+/// the pods of the first leader.
+#[test]
+fn leaders_ignoring_two_handovers_in_a_row_are_caught() {
+    let is_caught = |leads: usize| {
+        let standbys = (0..3).filter(|manager| *manager != leads);
+        let mut actions: Vec<_> = standbys
+            .map(|manager| (2_000, fault(manager, RequestClass::Pods, FaultEffect::StallWatches, 90_000)))
+            .collect();
+        actions.extend([
+            (3_000, create(Kind::ReplicaSet, "default", "oar")),
+            (5_000, Action::StopLeader),
+            (5_500, Action::StopLeader),
+        ]);
+        let actions = actions.into_iter().map(|(at_ms, action)| TimedAction { at_ms, action }).collect();
+        let schedule = Schedule { seed: 11, managers: 3, nodes: 1, rbac: false, actions };
+        let report =
+            play(&schedule, &StormOptions { uses_predecessor_state: false, ..StormOptions::default() });
+        report.violations.iter().any(|line| line.contains("where at most 2 were ever wanted"))
+    };
+    // The seed decides which of the three leads first.
+    assert!((0..3).any(is_caught));
 }
 
 fn publisher(controller_loop: Loop) -> Controller {
@@ -200,4 +226,64 @@ fn publisher_crashing_between_two_writes_is_caught() {
         (5_000, Action::CrashManager(0)),
     ];
     expect_violation(&play_with(1, actions, two_step_publisher), "Namespace /harbour has no CA");
+}
+
+/// Matches pods to ReplicaSets by UID alone.
+fn replica_sets_by_uid(decide: fn(&View<'_>, &Pod, &ReplicaSet) -> Write) -> Controller {
+    let decide = move |view: &View<'_>, item: &Item| {
+        let Some(pod) = view.get::<Pod>(item) else { return Plan::none() };
+        let Some(owner) = pod.meta.controller_ref() else { return Plan::none() };
+        let set = view.all::<ReplicaSet>().find(|set| set.meta.uid == owner.uid);
+        set.map_or_else(Plan::none, |set| Plan::of(decide(view, pod, set)))
+    };
+    Controller::new(REPLICA_SETS)
+        .service_account(REPLICA_SETS)
+        .may_write(&[
+            Grant { group: "", resource: "pods", verbs: &["delete"] },
+            Grant { group: "apps", resource: "replicasets/status", verbs: &["patch"] },
+        ])
+        .with_loop(
+            Loop::deciding("by-uid", decide)
+                .enqueue_on::<Pod>(|change, _, queue| queue.add(&change.latest().meta.key))
+                .reads::<ReplicaSet>(),
+        )
+}
+
+/// Deletes the pods of every ReplicaSet.
+fn replica_sets_deleting_by_uid() -> Controller {
+    replica_sets_by_uid(|_, pod, _| Write::delete(pod).because("it is surplus"))
+}
+
+/// Counts the pods of every ReplicaSet.
+fn replica_sets_counting_by_uid() -> Controller {
+    replica_sets_by_uid(|view, _, set| {
+        let is_its =
+            |pod: &&Arc<Pod>| pod.meta.controller_ref().is_some_and(|owner| owner.uid == set.meta.uid);
+        let status = json!({"replicas": view.all::<Pod>().filter(is_its).count()});
+        let body = json!({"metadata": {"uid": set.meta.uid}, "status": status});
+        Write::patch(set, PatchKind::Merge, body).on_subresource("status").because("the count has changed")
+    })
+}
+
+/// A user creates a pod in another namespace that names the UID of a ReplicaSet.
+fn pod_with_owner_elsewhere() -> Vec<(u64, Action)> {
+    let owner = ObjectRef { kind: Kind::ReplicaSet, namespace: "default".to_owned(), name: "oar".to_owned() };
+    let create_pod = UserAction::CreateWithOwnerElsewhere(DependentKind::Pod, "harbour".to_owned(), owner);
+    vec![
+        (2_000, create(Kind::Namespace, "", "harbour")),
+        (3_000, create(Kind::ReplicaSet, "default", "oar")),
+        (5_000, Action::User(create_pod)),
+    ]
+}
+
+#[test]
+fn controller_deleting_a_pod_of_another_namespace_is_caught() {
+    let report = play_with(1, pod_with_owner_elsewhere(), replica_sets_deleting_by_uid);
+    expect_violation(&report, "wrote to Pod harbour/stray-oar-1, whose owner is in another namespace");
+}
+
+#[test]
+fn controller_counting_a_pod_of_another_namespace_is_caught() {
+    let report = play_with(1, pod_with_owner_elsewhere(), replica_sets_counting_by_uid);
+    expect_violation(&report, "status.replicas is 1, but it only ever had 0 dependents");
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Checker;
 use super::objects::{
     condition_is_true, controlled_by, count, describe, expect_equal, expect_observed, expect_status,
-    is_active, number, pod_created_for, pods_of, uid,
+    is_active, namespace, number, pod_created_for, pods_of, uid,
 };
 use crate::recorder::{ObservedWrite, text};
 
@@ -45,7 +45,9 @@ impl Checker for DaemonSets {
             *self.unconfirmed_creates.entry(owner.to_owned()).or_default() += 1;
         }
         let node = target_node(&write.body);
-        let existing = count(&pods_of(server, owner), |pod| is_active(pod) && target_node(pod) == node);
+        let existing = count(&pods_of(server, &write.request.namespace, owner), |pod| {
+            is_active(pod) && target_node(pod) == node
+        });
         // A surge adds one pod beside the old one.
         let sets = server.objects("daemonsets.apps");
         let surge = "/spec/updateStrategy/rollingUpdate/maxSurge";
@@ -58,7 +60,8 @@ impl Checker for DaemonSets {
         let nodes = server.objects("nodes");
         server.objects("daemonsets.apps").iter().try_for_each(|set| {
             expect_observed(set)?;
-            let pods: Vec<_> = pods_of(server, uid(set)).into_iter().filter(|pod| is_active(pod)).collect();
+            let pods: Vec<_> =
+                pods_of(server, namespace(set), uid(set)).into_iter().filter(|pod| is_active(pod)).collect();
             for node in &nodes {
                 let name = text(node, "/metadata/name");
                 let here = |pod: &Value| text(pod, "/spec/nodeName") == name;
@@ -72,15 +75,16 @@ impl Checker for DaemonSets {
             // Not one revision per hash: a pod may carry the hash of a revision that was collected with a
             // DaemonSet of the same name, or of a revision that belongs to a StatefulSet of the same name
             // and template.
-            let (namespace, name) = (text(set, "/metadata/namespace"), text(set, "/metadata/name"));
-            let fits =
-                |place: &str, revision: &str| place == namespace && revision.starts_with(&format!("{name}-"));
+            let (own_namespace, name) = (namespace(set), text(set, "/metadata/name"));
+            let fits = |place: &str, revision: &str| {
+                place == own_namespace && revision.starts_with(&format!("{name}-"))
+            };
             let borrowed = (self.collected.iter()).any(|(place, revision)| fits(place, revision))
                 || (server.objects("controllerrevisions.apps").iter())
-                    .any(|there| fits(text(there, "/metadata/namespace"), text(there, "/metadata/name")));
+                    .any(|there| fits(namespace(there), text(there, "/metadata/name")));
             if wanted > 0
                 && !borrowed
-                && controlled_by(server, "controllerrevisions.apps", uid(set)).is_empty()
+                && controlled_by(server, "controllerrevisions.apps", own_namespace, uid(set)).is_empty()
             {
                 return Err(format!("{}: it has no revision", describe(set)));
             }

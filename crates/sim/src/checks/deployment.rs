@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::Checker;
 use super::objects::{
-    MaxReplicas, controlled_by, controller_ref, count, expect_equal, expect_observed, expect_status, number,
-    uid,
+    MaxReplicas, controlled_by, controller_ref, count, expect_equal, expect_observed, expect_status,
+    namespace, number, uid,
 };
 use crate::recorder::{ObservedWrite, text};
 
@@ -21,8 +21,11 @@ pub struct Deployments {
 }
 
 /// The sum of spec.replicas over all ReplicaSets of a Deployment.
-fn total(server: &ApiServer, owner: &str) -> i64 {
-    controlled_by(server, SETS, owner).iter().map(|set| number(set, "/spec/replicas")).sum()
+fn total(server: &ApiServer, deployment: &Value) -> i64 {
+    controlled_by(server, SETS, namespace(deployment), uid(deployment))
+        .iter()
+        .map(|set| number(set, "/spec/replicas"))
+        .sum()
 }
 
 impl Checker for Deployments {
@@ -50,7 +53,8 @@ impl Checker for Deployments {
         let owner = text(owner, "/uid");
         for deployment in server.objects("deployments.apps").iter().filter(|there| uid(there) == owner) {
             self.max_wanted.observe(deployment);
-            let (max_wanted, total) = (self.max_wanted.get(owner).unwrap_or_default(), total(server, owner));
+            let (max_wanted, total) =
+                (self.max_wanted.get(owner).unwrap_or_default(), total(server, deployment));
             if total > max_wanted + SURGE {
                 return Err(format!(
                     "{total} replicas, more than the {max_wanted} wanted and a surge of {SURGE}"
@@ -62,7 +66,7 @@ impl Checker for Deployments {
 
     fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         server.objects("deployments.apps").iter().try_for_each(|deployment| {
-            let (wanted, all) = (number(deployment, "/spec/replicas"), total(server, uid(deployment)));
+            let (wanted, all) = (number(deployment, "/spec/replicas"), total(server, deployment));
             expect_observed(deployment)?;
             if deployment.pointer("/spec/paused") == Some(&Value::Bool(true)) {
                 // It stays as it is: without a ReplicaSet, or in the middle of a rollout.
@@ -71,7 +75,7 @@ impl Checker for Deployments {
                     .then_some(())
                     .ok_or_else(|| format!("it is paused with {all} replicas, not {wanted}"));
             }
-            let sets = controlled_by(server, SETS, uid(deployment));
+            let sets = controlled_by(server, SETS, namespace(deployment), uid(deployment));
             let scaled_up = count(&sets, |set| number(set, "/spec/replicas") > 0);
             if scaled_up > 1 && text(deployment, "/spec/strategy/type") == "Recreate" {
                 // A Recreate Deployment that is scaled while two of its ReplicaSets have pods, one of them

@@ -1,13 +1,20 @@
 //! The garbage collector deletes only objects whose owners are all absent or terminating; in the end no
 //! object with only absent owners is left.
 
+use std::collections::BTreeMap;
+
 use http::Method;
 use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::objects::{describe, is_terminating, uid};
+use super::objects::{describe, is_terminating, namespace, uid};
 use crate::recorder::{ObservedWrite, text};
+
+/// Whether an object can be the owner of another: it is cluster-scoped or in the same namespace.
+fn may_own(owner: &Value, dependent: &Value) -> bool {
+    namespace(owner).is_empty() || namespace(owner) == namespace(dependent)
+}
 
 /// Looks up the owners of every deleted object.
 pub struct Garbage;
@@ -32,7 +39,9 @@ impl Checker for Garbage {
         };
         let everything = server.snapshot();
         let owner = everything.iter().find(|there| {
-            !is_terminating(there) && owners.iter().any(|owner| uid(there) == text(owner, "/uid"))
+            !is_terminating(there)
+                && may_own(there, before)
+                && owners.iter().any(|owner| uid(there) == text(owner, "/uid"))
         });
         owner.map_or(Ok(()), |owner| {
             Err(format!("deleted {}, which {} owns", describe(before), describe(owner)))
@@ -41,11 +50,13 @@ impl Checker for Garbage {
 
     fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         let everything = server.snapshot();
-        let uids: std::collections::BTreeSet<_> = everything.iter().map(|there| uid(there)).collect();
+        let by_uid: BTreeMap<_, _> = everything.iter().map(|there| (uid(there), there)).collect();
         for object in &everything {
             let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
             let Some(owners) = owners.filter(|owners| !owners.is_empty()) else { continue };
-            if !owners.iter().any(|owner| uids.contains(text(owner, "/uid"))) {
+            let exists =
+                |owner: &Value| by_uid.get(text(owner, "/uid")).is_some_and(|there| may_own(there, object));
+            if !owners.iter().any(exists) {
                 return Err(format!("{} is left, and none of its owners exists", describe(object)));
             }
         }

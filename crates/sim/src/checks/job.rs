@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::Checker;
 use super::objects::{
-    condition_is_true, controller_ref, count, describe, expect_status, is_active, number, pod_created_for,
-    pods_of, released_by_user, uid,
+    condition_is_true, controller_ref, count, describe, expect_status, is_active, namespace, number,
+    pod_created_for, pods_of, released_by_user, uid,
 };
 use crate::recorder::{ObservedWrite, text};
 
@@ -50,7 +50,11 @@ impl Checker for Jobs {
         let Some(after) = &write.after else { return Ok(()) };
         match write.request.resource.as_str() {
             "pods" if text(after, "/status/phase") == "Succeeded" => {
-                if let Some(owner) = controller_ref(after).filter(|owner| owner["kind"] == "Job") {
+                let is_own = |owner: &&Value| {
+                    let job = server.object("jobs.batch", namespace(after), text(owner, "/name"));
+                    owner["kind"] == "Job" && job.is_some_and(|job| uid(&job) == text(owner, "/uid"))
+                };
+                if let Some(owner) = controller_ref(after).filter(is_own) {
                     let pod = (uid(after).to_owned(), text(after, INDEX).to_owned());
                     self.succeeded.entry(text(owner, "/uid").to_owned()).or_default().insert(pod);
                 }
@@ -73,7 +77,7 @@ impl Checker for Jobs {
     fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         server.objects("jobs.batch").iter().try_for_each(|job| {
             let ended = condition_is_true(job, "Complete") || condition_is_true(job, "Failed");
-            let pods = pods_of(server, uid(job));
+            let pods = pods_of(server, namespace(job), uid(job));
             expect_status(job, "active", count(&pods, is_active))?;
             let is_held = job.pointer("/spec/suspend") == Some(&Value::Bool(true))
                 || number(job, "/spec/parallelism") == 0;
@@ -114,7 +118,7 @@ impl Jobs {
         }
         server.objects("jobs.batch").iter().for_each(|job| self.observe(job));
         let unconfirmed_creates = self.unconfirmed_creates.get(owner).copied().unwrap_or_default();
-        let pods = pods_of(server, owner);
+        let pods = pods_of(server, &write.request.namespace, owner);
         let (there, max_wanted) =
             (count(&pods, is_active), self.max_wanted.get(owner).copied().unwrap_or_default());
         if there > max_wanted + unconfirmed_creates {

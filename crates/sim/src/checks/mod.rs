@@ -1,8 +1,8 @@
 //! Invariants: some hold at every write, some only after the faults have ended.
 //!
 //! At every write: [`uid_preconditions`], [`resource_version_preconditions`], [`own_writes`], [`lease`],
-//! [`access`], [`write_rate`], [`ownership`], [`adoption`], and the safety properties of single
-//! controllers. While nodes are unreachable: [`nodes`]. After convergence every kind matches its spec: each
+//! [`access`], [`write_rate`], [`ownership`], [`owners_elsewhere`], [`adoption`], and the safety properties of
+//! single controllers. While nodes are unreachable: [`nodes`]. After convergence every kind matches its spec: each
 //! controller has a checker here.
 
 pub mod access;
@@ -19,6 +19,7 @@ pub mod namespace_defaults;
 pub mod nodes;
 pub mod objects;
 pub mod own_writes;
+pub mod owners_elsewhere;
 pub mod ownership;
 pub mod replicas;
 pub mod resource_version_preconditions;
@@ -78,6 +79,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(adoption::Adoption::default()),
         Box::new(write_rate::WriteRate::default()),
         Box::new(ownership::Ownership::default()),
+        Box::new(owners_elsewhere::OwnersElsewhere::default()),
         Box::new(garbage::Garbage),
         Box::new(replicas::Replicas::default()),
         Box::new(deployment::Deployments::default()),

@@ -41,17 +41,32 @@ pub fn controller_ref(object: &Value) -> Option<&Value> {
     owners.iter().find(|owner| owner["controller"] == true)
 }
 
-/// The objects of a kind whose controllerRef has this UID.
+/// The namespace; empty for cluster-scoped objects.
 #[must_use]
-pub fn controlled_by(server: &ApiServer, resource: &str, owner: &str) -> Vec<Arc<Value>> {
-    let its = |there: &Arc<Value>| controller_ref(there).is_some_and(|its| text(its, "/uid") == owner);
+pub fn namespace(object: &Value) -> &str {
+    text(object, "/metadata/namespace")
+}
+
+/// The objects of a kind in the owner's namespace whose controllerRef has its UID. An object in another
+/// namespace has no owner there, whatever it claims.
+#[must_use]
+pub fn controlled_by(
+    server: &ApiServer,
+    resource: &str,
+    owner_namespace: &str,
+    owner: &str,
+) -> Vec<Arc<Value>> {
+    let its = |there: &Arc<Value>| {
+        namespace(there) == owner_namespace
+            && controller_ref(there).is_some_and(|its| text(its, "/uid") == owner)
+    };
     server.objects(resource).into_iter().filter(its).collect()
 }
 
-/// The pods whose controllerRef has this UID.
+/// The pods in the owner's namespace whose controllerRef has its UID.
 #[must_use]
-pub fn pods_of(server: &ApiServer, owner: &str) -> Vec<Arc<Value>> {
-    controlled_by(server, "pods", owner)
+pub fn pods_of(server: &ApiServer, owner_namespace: &str, owner: &str) -> Vec<Arc<Value>> {
+    controlled_by(server, "pods", owner_namespace, owner)
 }
 
 /// Whether a user removed the controllerRef of an object.

@@ -18,7 +18,7 @@ pub struct Ownership {
 }
 
 /// The kind whose dependents a controller may delete.
-fn owner_kind(component: &str) -> Option<&'static str> {
+pub(super) fn owner_kind(component: &str) -> Option<&'static str> {
     Some(match component {
         "replicaset-controller" => "ReplicaSet",
         "replication-controller" => "ReplicationController",

@@ -7,8 +7,8 @@ use keleustes_apiserver::ApiServer;
 
 use super::Checker;
 use super::objects::{
-    MaxReplicas, condition_is_true, count, expect_equal, expect_observed, expect_status, is_active, number,
-    pod_created_for, pods_of, uid,
+    MaxReplicas, condition_is_true, count, expect_equal, expect_observed, expect_status, is_active,
+    namespace, number, pod_created_for, pods_of, uid,
 };
 use crate::recorder::ObservedWrite;
 
@@ -37,7 +37,7 @@ impl Checker for Replicas {
             *self.unconfirmed_creates.entry(owner.to_owned()).or_default() += 1;
         }
         KINDS.iter().flat_map(|kind| server.objects(kind)).for_each(|set| self.max_wanted.observe(&set));
-        let active_pods = count(&pods_of(server, owner), is_active);
+        let active_pods = count(&pods_of(server, &write.request.namespace, owner), is_active);
         let Some(max_wanted) = self.max_wanted.get(owner) else { return Ok(()) };
         let allowed = max_wanted + self.unconfirmed_creates.get(owner).copied().unwrap_or_default();
         if active_pods > allowed {
@@ -50,7 +50,7 @@ impl Checker for Replicas {
     fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         KINDS.iter().flat_map(|kind| server.objects(kind)).try_for_each(|set| {
             let wanted = number(&set, "/spec/replicas");
-            let pods = pods_of(server, uid(&set));
+            let pods = pods_of(server, namespace(&set), uid(&set));
             let ready = count(&pods, |pod| is_active(pod) && condition_is_true(pod, "Ready"));
             expect_equal(&set, "the number of pods", count(&pods, is_active), wanted)?;
             expect_equal(&set, "the number of ready pods", ready, wanted)?;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Checker;
 use super::objects::{
     condition_is_true, controller_ref, count, describe, expect_equal, expect_observed, expect_status,
-    is_active, number, pods_of, uid,
+    is_active, namespace, number, pods_of, uid,
 };
 use crate::recorder::text;
 
@@ -15,7 +15,7 @@ pub struct StatefulSets;
 
 /// Whether the pod with the name of this ordinal has another controllerRef.
 fn is_controlled_by_another(server: &ApiServer, set: &Value, ordinal: i64) -> bool {
-    let pod = server.object("pods", text(set, "/metadata/namespace"), &pod_name(set, ordinal));
+    let pod = server.object("pods", namespace(set), &pod_name(set, ordinal));
     pod.is_some_and(|pod| controller_ref(&pod).is_some_and(|owner| text(owner, "/uid") != uid(set)))
 }
 
@@ -37,7 +37,8 @@ impl Checker for StatefulSets {
                 // the name is free, as with the original.
                 return Ok(());
             }
-            let pods: Vec<_> = pods_of(server, uid(set)).into_iter().filter(|pod| is_active(pod)).collect();
+            let pods: Vec<_> =
+                pods_of(server, namespace(set), uid(set)).into_iter().filter(|pod| is_active(pod)).collect();
             expect_equal(set, "the number of pods", count(&pods, |_| true), wanted)?;
             for ordinal in 0..wanted {
                 let name = pod_name(set, ordinal);
