@@ -165,7 +165,7 @@ mod tests {
         others.retain(|other| other.name != "replicationcontroller-controller");
         let loops: Vec<&Loop> = others.iter().flat_map(|other| &other.loops).collect();
         let rcs = keleustes_plan::KindEntry::of::<ReplicationController>();
-        assert!(loops.iter().all(|other| !other.reads.contains(&rcs)), "nobody else cares for them");
+        assert!(loops.iter().all(|other| !other.reads.contains(&rcs)), "no other controller reads them");
         let of_sets: Vec<_> = loops.into_iter().filter(|other| other.queue == "replicaset").collect();
         let [a_loop] = of_sets[..] else { panic!("one loop reconciles ReplicaSets") };
         let mut set = rc(2);
