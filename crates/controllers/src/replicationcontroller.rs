@@ -118,7 +118,7 @@ mod tests {
         r#""kind":"ReplicationController","name":"web","uid":"u-web"}]"#
     );
 
-    /// Proves RC-2, RC-3, RC-4, RC-22, RC-30.
+    /// Proves RC-2, RC-3, RC-22.
     #[test]
     fn names_grants_workers_and_rate_limits_equal_the_original_s() {
         let controller = controller(&ReplicaSetOptions::default());
@@ -142,8 +142,37 @@ mod tests {
         let a_loop = the_loop();
         assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("replicationmanager", 5, None));
         assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
-        // Its queue and workers are separate: it can be disabled without the other.
-        assert_ne!(crate::replicaset::controller(&ReplicaSetOptions::default()).loops[0].queue, a_loop.queue);
+    }
+
+    /// Proves RC-4.
+    #[test]
+    fn at_most_500_pods_are_created_per_reconcile_with_slow_start_and_without_a_retry_limit() {
+        assert_eq!((the_loop().rate_limiter, the_loop().max_retries), (RateLimiter::DEFAULT, None));
+        let created = |cluster| reconcile(cluster).matches("create pods a/ ").count();
+        assert_eq!(created(cluster(501)), 500);
+        // The first batch is one pod; it fails, so no other is sent.
+        let failure = ApiError::transport(ErrorReason::Forbidden, "refused");
+        assert_eq!(
+            created(cluster(501).failing_at("create", "/api/v1/namespaces/a/pods/", failure, None)),
+            1
+        );
+    }
+
+    /// Proves RC-30.
+    #[test]
+    fn without_this_controller_replica_sets_are_reconciled_as_before() {
+        let mut others = crate::registry::all_controllers(&crate::registry::ControllersOptions::default());
+        others.retain(|other| other.name != "replicationcontroller-controller");
+        let loops: Vec<&Loop> = others.iter().flat_map(|other| &other.loops).collect();
+        let rcs = keleustes_plan::KindEntry::of::<ReplicationController>();
+        assert!(loops.iter().all(|other| !other.reads.contains(&rcs)), "no other controller reads them");
+        let of_sets: Vec<_> = loops.into_iter().filter(|other| other.queue == "replicaset").collect();
+        let [a_loop] = of_sets[..] else { panic!("one loop reconciles ReplicaSets") };
+        let mut set = rc(2);
+        set["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
+        let mut cluster = RehearsalCluster::of(a_loop).with::<keleustes_objects::ReplicaSet>(set);
+        let transcript = cluster.reconcile(a_loop, Key::namespaced("a", "web"));
+        assert_eq!(transcript.matches("create pods a/ ").count(), 2, "{transcript}");
     }
 
     /// Proves RC-1, RC-6, RC-13.

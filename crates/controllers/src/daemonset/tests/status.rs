@@ -1,5 +1,7 @@
 //! The contents and the urgency of the status.
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// Proves DS-80, DS-81, DS-82.
@@ -112,4 +114,27 @@ fn a_new_observed_generation_and_a_completed_rollout_are_written_at_once() {
         urgency(content(3), false, |new_status| new_status.observed_generation = 9),
         StatusUrgency::Immediate
     );
+}
+
+proptest! {
+    /// A client must not read counts of pods that are lost.
+    #[test]
+    fn a_loss_is_written_at_once_and_progress_is_coalesced(
+        wanted in 0..7_i32,
+        old in prop::array::uniform3(0..7_i32),
+        new in prop::array::uniform3(0..7_i32),
+        changed_anything in any::<bool>(),
+    ) {
+        let status = |[current, ready, available]: [i32; 3]| json!({
+            "observedGeneration": 2, "desiredNumberScheduled": wanted, "currentNumberScheduled": current,
+            "updatedNumberScheduled": wanted, "numberReady": ready, "numberAvailable": available,
+        });
+        let set: DaemonSet = serde_json::from_value(with_field(set(), "/status", status(old))).unwrap();
+        let new_status = serde_json::from_value(status(new)).unwrap();
+        let is_goal = new[2] == wanted && old[2] != wanted;
+        let is_loss = old.iter().zip(&new).any(|(old, new)| new < old);
+        let inputs = bounds::inputs(set, &[]);
+        let urgency = crate::daemonset::status::status_urgency(&inputs, &new_status, changed_anything);
+        prop_assert_eq!(urgency == StatusUrgency::Immediate, is_loss || is_goal);
+    }
 }

@@ -1,6 +1,7 @@
 //! Counts, conditions and requeue delays.
 
 use keleustes_plan::StatusUrgency;
+use proptest::prelude::*;
 
 use super::*;
 use crate::deployment::inputs::Inputs;
@@ -309,4 +310,32 @@ fn status_is_immediate_for_new_generations_completion_and_conditions() {
         json!(600),
     );
     assert_eq!(status_urgency(patient, &[new(3, 2)], false), StatusUrgency::Immediate);
+}
+
+proptest! {
+    /// A client must not read counts of pods that are lost.
+    #[test]
+    fn a_loss_is_written_at_once_and_progress_is_coalesced(
+        wanted in 0..7_i32,
+        old in prop::array::uniform4(0..7_i32),
+        new in prop::array::uniform4(0..7_i32),
+        changed_anything in any::<bool>(),
+    ) {
+        let status = |[replicas, updated, ready, available]: [i32; 4]| json!({
+            "observedGeneration": 2, "replicas": replicas, "updatedReplicas": updated, "readyReplicas": ready,
+            "availableReplicas": available,
+        });
+        let cluster = cluster(with_field(deployment(wanted), "/status", status(old)), []);
+        let view = cluster.view();
+        let (deployment, _) = Inputs::claim(&view, &web().into()).unwrap();
+        let inputs = Inputs::gather(&view, deployment, Vec::new());
+        let mut draft = StatusDraft::of(&inputs);
+        draft.status = serde_json::from_value(status(new)).unwrap();
+        let is_complete =
+            |[all, updated, _, available]: [i32; 4]| [all, updated, available].iter().all(|it| *it == wanted);
+        let is_goal = is_complete(new) && !is_complete(old);
+        let is_loss = old.iter().zip(&new).any(|(old, new)| new < old);
+        let is_immediate = draft.status_urgency(&inputs, changed_anything) == StatusUrgency::Immediate;
+        prop_assert_eq!(is_immediate, is_loss || is_goal);
+    }
 }

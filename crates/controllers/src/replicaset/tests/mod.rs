@@ -104,7 +104,7 @@ const CREATE: &str = "create pods a/ because there are fewer pods than wanted\n\
                       event Normal SuccessfulCreate: Created pod: web-new\n";
 const STATUS: &str = "put replicasets.apps/status a/web because replica counts or conditions changed\n";
 
-/// Proves RS-1, RS-2, RS-3, RS-4, RS-73, RS-75, RS-76, RS-82, INF-125.
+/// Proves RS-1, RS-2, RS-3, RS-4, RS-73, RS-75, RS-82, INF-125.
 #[test]
 fn names_grants_workers_and_rate_limits_equal_the_original_s() {
     let controller = controller(&ReplicaSetOptions::default());
@@ -158,6 +158,38 @@ fn adoption_then_pod_writes_then_status() {
         few,
         &format!("patch pods a/x {ADOPT}\npatch pods a/y {ADOPT}\n{CREATE}{STATUS}requeue after 3s\n"),
     );
+}
+
+/// The executor reads a ReplicaSet to recheck an owner and after a conflict of its status; the controller itself
+/// reads nothing.
+///
+/// Proves RS-76.
+#[test]
+fn a_reconcile_reads_no_object_live() {
+    let stray = with_field(pod("s"), "/metadata/labels", json!({"app": "none"}));
+    let full = cluster(set(9)).failing_at(
+        "create",
+        "/api/v1/namespaces/a/pods/",
+        api_error(ErrorReason::AlreadyExists),
+        None,
+    );
+    for mut cluster in [
+        with_pods(cluster(set(3)), [orphan("x"), stray]),
+        with_pods(cluster(set(0)), [pod("x"), pod("y")]),
+        with_pods(cluster(terminating(set(1))), [pod("x")]),
+        with_pods(cluster(set(1)), [pod("x")]).failing::<ReplicaSet>(
+            "update",
+            &web(),
+            api_error(ErrorReason::Conflict),
+        ),
+        full,
+    ] {
+        let transcript = cluster.reconcile(&the_loop(), web());
+        let reads: Vec<_> =
+            transcript.lines().filter(|line| line.starts_with("get ") || line.starts_with("list ")).collect();
+        assert_eq!(reads, [""; 0]);
+        assert!(transcript.contains("replicasets.apps/status"), "{transcript}");
+    }
 }
 
 /// Proves RS-25, RS-83.

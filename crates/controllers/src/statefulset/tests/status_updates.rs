@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use keleustes_plan::StatusUrgency;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -207,4 +208,29 @@ fn status_is_immediate_for_new_generations_and_completion() {
         status_urgency(up_to_date(3), |new_status| new_status.current_revision = "web-9".into()),
         StatusUrgency::Immediate
     );
+}
+
+proptest! {
+    /// A client must not read counts of pods that are lost.
+    #[test]
+    fn a_loss_is_written_at_once_and_progress_is_coalesced(
+        wanted in 0..7_i32,
+        old in prop::array::uniform4(0..7_i32),
+        new in prop::array::uniform4(0..7_i32),
+    ) {
+        let status = |[replicas, ready, available, current]: [i32; 4]| json!({
+            "observedGeneration": 2, "currentRevision": "web-2", "updateRevision": "web-2", "replicas": replicas,
+            "readyReplicas": ready, "availableReplicas": available, "currentReplicas": current,
+            "updatedReplicas": current,
+        });
+        let set: StatefulSet =
+            serde_json::from_value(with_field(set(wanted), "/status", status(old))).unwrap();
+        let new_status = serde_json::from_value(status(new)).unwrap();
+        let is_complete =
+            |[all, _, available, updated]: [i32; 4]| [all, updated, available].iter().all(|it| *it == wanted);
+        let is_goal = is_complete(new) && !is_complete(old);
+        let is_loss = old.iter().zip(&new).any(|(old, new)| new < old);
+        let urgency = status::status_urgency(&max_unavailable::inputs(set, &[]), &new_status);
+        prop_assert_eq!(urgency == StatusUrgency::Immediate, is_loss || is_goal);
+    }
 }
