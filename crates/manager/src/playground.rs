@@ -5,7 +5,9 @@
 
 mod demo;
 
+use std::fs::Permissions;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,13 +15,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use keleustes_apiserver::http::{Limits, Pki, RunningServer, serve};
 use keleustes_apiserver::state_dir::StateDir;
-use keleustes_apiserver::{ApiServer, User};
+use keleustes_apiserver::{ApiServer, Builder, User, entropy, private_files, state_dir};
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
 use keleustes_hollow::Hollow;
 use tokio::sync::watch;
 
 use crate::logging::Verbosity;
-use crate::{command, run};
+use crate::{command, process_context, run};
 
 const HELP: &str = "\
 Starts a whole cluster to play with, in this one process.
@@ -38,6 +40,9 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(2);
 const SAVE_EVERY: Duration = Duration::from_millis(200);
 const EVENTS_LIVE: Duration = Duration::from_secs(3600);
 const LEASE_LIVES: Duration = Duration::from_secs(40);
+
+/// The names of the files in the folder, besides those of the API server.
+const FILES: [&str; 5] = ["kubeconfig", "manager.kubeconfig", "sa.key", "first.log", "second.log"];
 
 /// The options of the playground.
 #[derive(Debug, PartialEq, Eq)]
@@ -104,7 +109,10 @@ fn next_value<'a>(args: &mut std::slice::Iter<'_, &'a str>) -> &'a str {
 async fn play(options: &PlaygroundOptions) -> anyhow::Result<()> {
     let began = Instant::now();
     // Deleted when the process ends, unless `--data` names a folder.
-    let scratch = tempfile::Builder::new().prefix("keleustes-playground-").tempdir()?;
+    let scratch = tempfile::Builder::new()
+        .prefix("keleustes-playground-")
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir()?;
     let folder = options.data.as_deref().unwrap_or_else(|| scratch.path());
     let (ending, ended) = watch::channel(false);
     let (serving, keeping) = start_server(options, folder, ended).await?;
@@ -116,6 +124,7 @@ async fn play(options: &PlaygroundOptions) -> anyhow::Result<()> {
     let admin = ClientFactory::new(connection, ClientOptions::default());
     let nodes =
         Hollow::builder(admin.root("hollow-nodes")).nodes(options.nodes).scheduler(true).untaint(true);
+    let nodes = nodes.seed(process_context::seed());
     let nodes = match options.demo {
         true => nodes.leases(demo::LEASE_EVERY, LEASE_LIVES),
         false => nodes,
@@ -157,17 +166,24 @@ fn greet(options: &PlaygroundOptions, kubeconfig: &Path, began: Instant) {
 
 type Keeping = tokio::task::JoinHandle<std::io::Result<()>>;
 
+/// The API server's options. Everything random comes from the operating system: with a seed, UIDs would repeat after a
+/// restart, and any user of the machine could compute the tokens.
+fn server_builder() -> Builder {
+    let builder = ApiServer::builder().entropy(entropy::operating_system());
+    builder.rbac(true).service_accounts(true).event_ttl(EVENTS_LIVE).request_log_limit(1000)
+}
+
 async fn start_server(
     options: &PlaygroundOptions,
     folder: &Path,
     ended: watch::Receiver<bool>,
 ) -> anyhow::Result<(RunningServer, Option<Keeping>)> {
-    let builder = ApiServer::builder().rbac(true).service_accounts(true);
-    let builder = builder.event_ttl(EVENTS_LIVE).request_log_limit(1000);
+    let builder = server_builder();
     let (server, pki, keeping) = match &options.data {
         None => (builder.build(), Pki::generate()?, None),
         Some(data) => {
-            std::fs::create_dir_all(data).with_context(|| format!("--data={}", data.display()))?;
+            let files = [&FILES[..], &state_dir::FILES].concat();
+            private_files::create_dir(data, &files).with_context(|| format!("--data={}", data.display()))?;
             let (server, keeper, found) =
                 StateDir::open(folder, builder).with_context(|| format!("--data={}", data.display()))?;
             println!("data         {} entries read, {} lost", found.entries, found.skipped);
@@ -210,18 +226,139 @@ async fn manage(serving: &RunningServer, folder: &Path) -> anyhow::Result<()> {
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    // It contains private keys.
-    let mut options = std::fs::OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes()))
-        .with_context(|| format!("writing {}", path.display()))
+    private_files::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use keleustes_client::Call;
+    use serde_json::{Value, json};
+
     use super::*;
+
+    /// A playground's API server without nodes and manager.
+    struct Cluster {
+        serving: RunningServer,
+        keeping: Option<Keeping>,
+        ending: watch::Sender<bool>,
+        client: kube::Client,
+        scratch: tempfile::TempDir,
+    }
+
+    impl Cluster {
+        async fn start(data: Option<&Path>) -> Cluster {
+            let scratch = tempfile::tempdir().unwrap();
+            let folder = data.unwrap_or_else(|| scratch.path());
+            let data = data.map(Path::to_owned);
+            let options = PlaygroundOptions { nodes: 0, data, port: 0, manager: false, demo: false };
+            let (ending, ended) = watch::channel(false);
+            let (serving, keeping) = start_server(&options, folder, ended).await.unwrap();
+            let kubeconfig = folder.join("kubeconfig");
+            write(&kubeconfig, &serving.kubeconfig(&User::admin()).unwrap()).unwrap();
+            let connection = Connection::open(Some(&kubeconfig), None, None).unwrap();
+            let client = ClientFactory::new(connection, ClientOptions::default()).root("test");
+            Cluster { serving, keeping, ending, client, scratch }
+        }
+
+        async fn post(&self, path: &str, body: &Value) -> Value {
+            Call::raw(http::Method::POST, path).with_body(body).send(&self.client).await.unwrap()
+        }
+
+        /// Creates a service account and returns a token for it, as `kubectl create token` does.
+        async fn token(&self) -> String {
+            let accounts = "/api/v1/namespaces/default/serviceaccounts";
+            self.post(accounts, &json!({"metadata": {"name": "a"}})).await;
+            let request = self.post(&format!("{accounts}/a/token"), &json!({"spec": {}})).await;
+            request["status"]["token"].as_str().unwrap().to_owned()
+        }
+
+        async fn config_maps(&self, names: std::ops::Range<u32>) {
+            for number in names {
+                let name = format!("c{number}");
+                let path = "/api/v1/namespaces/default/configmaps";
+                self.post(path, &json!({"metadata": {"name": name}})).await;
+            }
+        }
+
+        /// The UIDs of all ClusterRoles and ConfigMaps.
+        async fn uids(&self) -> Vec<String> {
+            let mut uids = Vec::new();
+            for path in ["/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/configmaps"] {
+                let list = Call::raw(http::Method::GET, path).send(&self.client).await.unwrap();
+                let items = list["items"].as_array().unwrap();
+                uids.extend(items.iter().map(|item| item["metadata"]["uid"].as_str().unwrap().to_owned()));
+            }
+            uids
+        }
+
+        async fn stop(self) {
+            self.serving.stop().await;
+            let _ = self.ending.send(true);
+            if let Some(keeping) = self.keeping {
+                keeping.await.unwrap().unwrap();
+            }
+            drop(self.scratch);
+        }
+    }
+
+    #[tokio::test]
+    async fn tokens_and_uids_of_two_fresh_playgrounds_differ() {
+        let (one, two) = (Cluster::start(None).await, Cluster::start(None).await);
+        assert_ne!(one.token().await, two.token().await);
+        let (uids, others) = (one.uids().await, two.uids().await);
+        assert!(uids.len() > 50 && uids.iter().all(|uid| !others.contains(uid)));
+        one.stop().await;
+        two.stop().await;
+    }
+
+    #[tokio::test]
+    async fn playground_restarted_with_its_data_gives_fresh_uids_and_tokens() {
+        let parent = tempfile::tempdir().unwrap();
+        let data = parent.path().join("data");
+        let first = Cluster::start(Some(&data)).await;
+        first.config_maps(0..10).await;
+        let (before, token) = (first.uids().await, first.token().await);
+        first.stop().await;
+        let second = Cluster::start(Some(&data)).await;
+        assert_eq!(second.uids().await, before, "stored objects keep their uids");
+        second.config_maps(10..30).await;
+        let after = second.uids().await;
+        let distinct: BTreeSet<&String> = after.iter().collect();
+        assert_eq!((after.len(), distinct.len()), (before.len() + 20, before.len() + 20));
+        let path = "/api/v1/namespaces/default/serviceaccounts/a/token";
+        assert_ne!(second.post(path, &json!({"spec": {}})).await["status"]["token"], token.as_str());
+        second.stop().await;
+    }
+
+    #[tokio::test]
+    async fn only_the_owner_can_read_the_files_of_a_playground() {
+        let parent = tempfile::tempdir().unwrap();
+        let data = parent.path().join("data");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        for _ in 0..2 {
+            let cluster = Cluster::start(Some(&data)).await;
+            manager_flags(&cluster.serving, &data).unwrap();
+            private_files::create(&data.join("first.log")).unwrap();
+            assert_eq!(mode(&data), 0o700);
+            let mut seen = 0;
+            for entry in std::fs::read_dir(&data).unwrap() {
+                let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
+                let name = name.to_str().unwrap();
+                assert!(FILES.contains(&name) || state_dir::FILES.contains(&name), "{name} is in no list");
+                assert_eq!(mode(&path), 0o600, "{name}");
+                seen += 1;
+            }
+            assert!(seen >= 8, "{seen} files");
+            cluster.stop().await;
+            // As an earlier version has left them; the next start repairs them.
+            std::fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
+            for entry in std::fs::read_dir(&data).unwrap() {
+                std::fs::set_permissions(entry.unwrap().path(), Permissions::from_mode(0o644)).unwrap();
+            }
+        }
+    }
 
     #[test]
     fn readme_shows_the_printed_commands() {

@@ -224,7 +224,7 @@ impl Demo<'_> {
     }
 
     fn start_manager(&self, name: &str) -> anyhow::Result<Manager> {
-        let log = std::fs::File::create(self.folder.join(format!("{name}.log")))?;
+        let log = keleustes_apiserver::private_files::create(&self.folder.join(format!("{name}.log")))?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(&self.manager_flags).args(IMPATIENT).arg("--leader-elect=true");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
