@@ -91,6 +91,19 @@ struct EffectsRouter {
 }
 
 impl EffectsRouter {
+    /// A router with a queue for each loop.
+    fn new(
+        loops: &[Loop],
+        context: &ControllerContext,
+        record: Arc<dyn Fn(PlannedEvent) + Send + Sync>,
+    ) -> Self {
+        let queue_of = |spec: &Loop| {
+            let metrics = context.metrics.queue(spec.queue);
+            (spec.queue, Queue::new(spec.rate_limiter, context.clocks.clone(), metrics))
+        };
+        Self { queues: loops.iter().map(queue_of).collect(), record, is_leader: context.is_leader.clone() }
+    }
+
     fn take(&self, effects: Effects) {
         for EnqueuedItem { queue: name, item, rate_limited: is_rate_limited } in effects.enqueued {
             let found = self.queues.iter().find(|(there, _)| *there == name);
@@ -128,15 +141,7 @@ pub async fn start(
     let monitors = wait_for_monitors(&controller, &context.caches).await;
     let (name, grants) = (controller.name, controller.grants);
     controller.metrics.iter().for_each(|metric| context.metrics.declare(metric));
-    let queue_of = |spec: &Loop| {
-        let metrics = context.metrics.queue(spec.queue);
-        (spec.queue, Queue::new(spec.rate_limiter, context.clocks.clone(), metrics))
-    };
-    let effects_router = Arc::new(EffectsRouter {
-        queues: controller.loops.iter().map(queue_of).collect(),
-        record: record.clone(),
-        is_leader: context.is_leader.clone(),
-    });
+    let effects_router = Arc::new(EffectsRouter::new(&controller.loops, context, record.clone()));
     let mut running = RunningController {
         name,
         loops: Vec::new(),

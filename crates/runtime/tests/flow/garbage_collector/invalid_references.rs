@@ -52,7 +52,11 @@ async fn dependents_of_owners_with_reserved_characters_in_their_names_are_kept()
         let running = if owners_first { Some(start(&cluster).await) } else { None };
         for (index, name) in RESERVED.into_iter().enumerate() {
             let owner = object(&CLUSTER_ROLES, name).create(&cluster).await;
-            object(&SECRETS, &format!("a/{index}")).owned_by(&deleted).owned_by(&owner).create(&cluster).await;
+            object(&SECRETS, &format!("a/{index}"))
+                .owned_by(&deleted)
+                .owned_by(&owner)
+                .create(&cluster)
+                .await;
             object(&SECRETS, &format!("b/{index}")).owned_by(&owner).create(&cluster).await;
         }
         let _running = match running {
