@@ -342,7 +342,7 @@ async fn invalid_request_is_not_retried() {
     let (log, _guard) = TestLog::capture(Level::TRACE);
     let api = Api::new();
     let pipeline = pipeline(&api);
-    let invalid = InvolvedObject { namespace: "no namespace".to_owned(), ..pod() };
+    let invalid = InvolvedObject { namespace: "no/namespace".to_owned(), ..pod() };
     pipeline.recorder.record(PlannedEvent::warning(invalid, "Failed", "odd"));
     pipeline.warn("next");
     pipeline.finish().await;
