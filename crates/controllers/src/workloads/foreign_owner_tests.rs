@@ -37,7 +37,7 @@ fn owner<O: Kind>() -> Value {
     owner
 }
 
-fn controlled<O: Kind>(name: &str, spec: Value) -> Value {
+fn controlled<O: Kind>(name: &str, spec: &Value) -> Value {
     json!({
         "metadata": {
             "name": name, "namespace": "a", "uid": format!("u-{name}"), "resourceVersion": "1",
@@ -55,7 +55,7 @@ fn controlled<O: Kind>(name: &str, spec: Value) -> Value {
 /// A ready pod of the owner on node `n`.
 fn pod<O: Kind>(name: &str) -> Value {
     let mut pod =
-        controlled::<O>(name, json!({"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}));
+        controlled::<O>(name, &json!({"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}));
     pod["status"] = json!({
         "phase": "Running",
         "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-02T00:00:00Z"}],
@@ -80,7 +80,7 @@ fn pods<O: Kind>() -> Vec<Value> {
 }
 
 fn revision<O: Kind>(name: &str) -> Value {
-    let mut revision = controlled::<O>(name, Value::Null);
+    let mut revision = controlled::<O>(name, &Value::Null);
     revision["data"] = json!({"spec": {"template": {"$patch": "replace", "spec": {"containers": []}}}});
     revision["revision"] = json!(9);
     revision
@@ -88,7 +88,7 @@ fn revision<O: Kind>(name: &str) -> Value {
 
 fn replica_set<O: Kind>(name: &str) -> Value {
     let spec = owner::<ReplicaSet>()["spec"].take();
-    let mut set = controlled::<O>(name, spec);
+    let mut set = controlled::<O>(name, &spec);
     set["status"] = json!({"replicas": 2, "readyReplicas": 2, "availableReplicas": 2});
     set
 }
