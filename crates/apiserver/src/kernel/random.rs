@@ -15,7 +15,9 @@ const GENERATED_NAME_MAX: usize = 63;
 
 /// Fills a buffer with random bytes.
 #[derive(Clone)]
-pub struct EntropySource(Arc<dyn Fn(&mut [u8]) + Send + Sync>);
+pub struct EntropySource(Arc<Fill>);
+
+type Fill = dyn Fn(&mut [u8]) + Send + Sync;
 
 impl EntropySource {
     /// A source that calls `fill`.
