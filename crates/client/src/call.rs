@@ -676,7 +676,7 @@ mod tests {
             ] {
                 assert_eq!(result.is_ok(), accepted, "{body}");
                 let reason = result.err().map(|failure| failure.reason);
-                assert_eq!(reason.is_some_and(|it| it != ErrorReason::UnreadableResponse), false, "{body}");
+                assert!(reason.is_none_or(|it| it == ErrorReason::UnreadableResponse), "{body}");
             }
         }
     }

@@ -262,7 +262,7 @@ mod tests {
             Cluster { serving, keeping, ending, client, scratch }
         }
 
-        async fn post(&self, path: &str, body: &Value) -> Value {
+        async fn post(&self, path: &'static str, body: &Value) -> Value {
             Call::raw(http::Method::POST, path).with_body(body).send(&self.client).await.unwrap()
         }
 
@@ -270,7 +270,8 @@ mod tests {
         async fn token(&self) -> String {
             let accounts = "/api/v1/namespaces/default/serviceaccounts";
             self.post(accounts, &json!({"metadata": {"name": "a"}})).await;
-            let request = self.post(&format!("{accounts}/a/token"), &json!({"spec": {}})).await;
+            let token = "/api/v1/namespaces/default/serviceaccounts/a/token";
+            let request = self.post(token, &json!({"spec": {}})).await;
             request["status"]["token"].as_str().unwrap().to_owned()
         }
 

@@ -69,7 +69,7 @@ pub(crate) async fn token_secret_is_filled_and_deleted_with_its_service_account(
     Ok(())
 }
 
-/// The annotation is chosen by whoever may write the Secret; it must not reach another ServiceAccount.
+/// The annotation is chosen by a user who may write the Secret; it must not reach another ServiceAccount.
 pub(crate) async fn token_secret_gets_no_token_of_a_service_account_it_does_not_name(
     cluster: &TestCluster,
 ) -> anyhow::Result<()> {

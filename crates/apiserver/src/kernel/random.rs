@@ -40,7 +40,7 @@ impl fmt::Debug for EntropySource {
 /// A generator of UIDs, suffixes and tokens.
 #[derive(Debug)]
 pub(crate) enum Random {
-    /// Repeatable: whoever knows the seed, or has seen some UIDs, can compute all tokens.
+    /// Repeatable: a client that knows the seed, or has seen some UIDs, can compute all tokens.
     Seeded(fastrand::Rng),
     /// Every bit comes from the source.
     Entropy(EntropySource),

@@ -62,7 +62,7 @@ pub(super) fn pod_changes(inputs: &Inputs, hash: &str, backoff: &mut FailedPodBa
             match surges {
                 false => delete_surplus(&running, &mut changes),
                 true if running.is_empty() && state.should_run => {
-                    changes.nodes_needing_pods.push(node.clone())
+                    changes.nodes_needing_pods.push(node.clone());
                 }
                 true => delete_surplus_with_surge(inputs, hash, &running, &mut changes),
             }

@@ -146,9 +146,9 @@ impl Feed {
             Delta::Delete(object) => self.deliver(1, |observer, effects| {
                 observer.on_delete(&self.resource, object.meta(), effects);
             }),
-            Delta::DeleteKey { key, uid, version } => self.tell(1, |observer, stir| {
+            Delta::DeleteKey { key, uid, version } => self.deliver(1, |observer, effects| {
                 let last = ObjectMeta { key, uid, resource_version: version, ..ObjectMeta::default() };
-                observer.on_delete(&self.resource, &last, stir);
+                observer.on_delete(&self.resource, &last, effects);
             }),
             Delta::Bookmark(_) => {}
         }
