@@ -83,7 +83,7 @@ async fn unresponsive_api_server_ends_the_process_after_ten_seconds() {
     );
     let began = Instant::now();
     let error = wait_for_api_server(&house, &CancellationToken::new()).await.unwrap_err().to_string();
-    assert!(error.ends_with("timed out waiting for the condition: no answer"), "{error}");
+    assert!(error.ends_with("timed out waiting for the condition: no response"), "{error}");
     assert_eq!(began.elapsed().as_secs(), 10);
 }
 
