@@ -124,7 +124,6 @@ async fn play(options: &PlaygroundOptions) -> anyhow::Result<()> {
     let admin = ClientFactory::new(connection, ClientOptions::default());
     let nodes =
         Hollow::builder(admin.root("hollow-nodes")).nodes(options.nodes).scheduler(true).untaint(true);
-    let nodes = nodes.seed(process_context::seed());
     let nodes = match options.demo {
         true => nodes.leases(demo::LEASE_EVERY, LEASE_LIVES),
         false => nodes,
