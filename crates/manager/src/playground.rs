@@ -21,7 +21,7 @@ use keleustes_hollow::Hollow;
 use tokio::sync::watch;
 
 use crate::logging::Verbosity;
-use crate::{command, process_context, run};
+use crate::{command, run};
 
 const HELP: &str = "\
 Starts a whole cluster to play with, in this one process.
