@@ -71,6 +71,14 @@ impl ErrorReason {
 }
 
 impl ApiError {
+    /// Whether a write that failed like this may have taken effect: there was no response, or one of a server that
+    /// gave up.
+    #[must_use]
+    pub fn may_have_taken_effect(&self) -> bool {
+        let is_refused = (400..500).contains(&self.code) && self.code != 408;
+        !is_refused && self.reason != ErrorReason::ConnectionRefused
+    }
+
     /// An error without an HTTP status.
     #[must_use]
     pub fn transport(reason: ErrorReason, message: impl Into<String>) -> Self {
@@ -148,6 +156,25 @@ mod tests {
 
     fn reason(code: u16, reason: &str, message: &str, causes: &[&str]) -> ErrorReason {
         ApiError::from_status(code, reason, message, causes.iter().copied(), 0).reason
+    }
+
+    #[test]
+    fn only_a_refused_write_has_certainly_not_taken_effect() {
+        let status = |code| ApiError::from_status(code, "", "", [], 0);
+        for code in [400, 401, 403, 404, 409, 410, 422, 429] {
+            assert!(!status(code).may_have_taken_effect(), "{code}");
+        }
+        for code in [408, 500, 502, 503, 504] {
+            assert!(status(code).may_have_taken_effect(), "{code}");
+        }
+        for (reason, expected) in [
+            (ErrorReason::ConnectionRefused, false),
+            (ErrorReason::ConnectionLost, true),
+            (ErrorReason::UnreadableResponse, true),
+            (ErrorReason::Other, true),
+        ] {
+            assert_eq!(ApiError::transport(reason, "").may_have_taken_effect(), expected, "{reason:?}");
+        }
     }
 
     #[test]

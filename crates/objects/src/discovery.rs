@@ -12,6 +12,19 @@ pub struct DiscoveredResources {
     /// Errors by group version (`group/version`, or `version` for the core group), or by `api` and `apis` if a whole
     /// root failed. While this is not empty, a resource that is missing above may still be served.
     pub failed: BTreeMap<String, String>,
+    /// The versions of every group, also of those without resources, in the server's order.
+    pub versions: Vec<GroupVersion>,
+}
+
+/// A version of an API group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupVersion {
+    /// The group; empty for the core group.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// Whether this is the preferred version of the group.
+    pub preferred: bool,
 }
 
 /// One resource in one version.
@@ -38,6 +51,10 @@ pub struct ApiResource {
 pub struct Subresource {
     /// The name in URLs.
     pub name: String,
+    /// The group of `kind`; empty for the core group, or if discovery does not name it.
+    pub group: String,
+    /// The version of `kind`; empty if discovery does not name it.
+    pub version: String,
     /// The kind of its body; empty if discovery does not name it.
     pub kind: String,
     /// The supported verbs.
@@ -99,7 +116,7 @@ mod tests {
             one("g", "v1beta1", "both", false),
             one("", "v1", "pods", true),
         ];
-        let discovered = DiscoveredResources { resources, failed: BTreeMap::new() };
+        let discovered = DiscoveredResources { resources, ..DiscoveredResources::default() };
         let chosen: Vec<_> = discovered
             .preferred()
             .iter()

@@ -201,7 +201,8 @@ const ESCAPED_IN_PATHS: AsciiSet = NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-fn encode_path_segment(segment: &str) -> PercentEncode<'_> {
+/// A segment of a path, percent-encoded.
+pub fn encode_path_segment(segment: &str) -> PercentEncode<'_> {
     utf8_percent_encode(segment, &ESCAPED_IN_PATHS)
 }
 
@@ -234,22 +235,42 @@ impl fmt::Display for Resource {
 /// The part of a resource that a cache holds, and the representation it requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Projection {
+    /// The namespace of list and watch; empty for all namespaces.
+    pub namespace: &'static str,
     /// The field selector of list and watch.
     pub field_selector: Option<&'static str>,
     /// Whether the cache requests `PartialObjectMetadata`.
     pub metadata_only: bool,
+    /// Whether an API server need not serve the resource. Only the controllers that read such a kind wait for its
+    /// cache.
+    pub optional: bool,
 }
 
 impl Projection {
     /// All objects of the resource, complete.
-    pub const WHOLE: Self = Self { field_selector: None, metadata_only: false };
+    pub const WHOLE: Self =
+        Self { namespace: "", field_selector: None, metadata_only: false, optional: false };
     /// All objects of the resource, metadata only.
-    pub const METADATA: Self = Self { field_selector: None, metadata_only: true };
+    pub const METADATA: Self = Self { metadata_only: true, ..Self::WHOLE };
 
     /// Only objects that match a field selector.
     #[must_use]
     pub const fn selected(field_selector: &'static str) -> Self {
-        Self { field_selector: Some(field_selector), metadata_only: false }
+        Self { field_selector: Some(field_selector), ..Self::WHOLE }
+    }
+
+    /// The same projection of one namespace.
+    #[must_use]
+    pub const fn in_namespace(mut self, namespace: &'static str) -> Self {
+        self.namespace = namespace;
+        self
+    }
+
+    /// The same projection of a resource that an API server need not serve.
+    #[must_use]
+    pub const fn optional(mut self) -> Self {
+        self.optional = true;
+        self
     }
 }
 

@@ -11,6 +11,7 @@ mod api_error;
 mod condition;
 pub mod defaults;
 mod discovery;
+pub mod go_time;
 mod identity;
 mod int_or_string;
 mod interned;
@@ -22,33 +23,39 @@ mod meta;
 mod placement;
 pub mod protobuf;
 mod quantity;
+pub mod quota;
 mod raw;
+mod resource_list;
+mod secret_bytes;
 mod selector;
+mod selector_text;
 mod strings;
 mod taint;
-mod template;
+pub mod template;
 mod time;
 mod type_meta;
 
 pub use address::{Address, Addresses};
 pub use api_error::{ApiError, ErrorReason};
 pub use condition::{Condition, Conditions, FALSE, TRUE, UNKNOWN, UnknownFields};
-pub use discovery::{ApiResource, DiscoveredResources, Subresource};
+pub use discovery::{ApiResource, DiscoveredResources, GroupVersion, Subresource};
 pub use identity::{ResourceVersion, Uid};
 pub use int_or_string::{IntOrString, Rounding};
 pub use interned::{Interned, InternedList};
 pub use key::{InvalidKey, Key};
 pub use kind::{
     DecodeError, Encoded, Kind, Object, Projection, Resource, decode_error_without_content,
-    invalid_path_segment,
+    encode_path_segment, invalid_path_segment,
 };
 pub use kinds::*;
 pub use labels::{Annotations, Labels};
 pub use meta::{ExtraMeta, FullMeta, ObjectMeta, OwnerReference, WireMeta};
 pub use placement::{NodeSelectorTerm, Placement};
-pub use quantity::Quantity;
+pub use quantity::{Quantity, QuantityFormat};
 pub use raw::{RawJson, escape_html};
+pub use secret_bytes::SecretBytes;
 pub use selector::{InvalidSelector, LabelSelector, Matcher};
+pub use selector_text::TextSelector;
 pub use strings::{ArcStr, InternedStr};
 pub use taint::{NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, first_that_tolerates, taint_keys};
 pub use template::PodTemplate;

@@ -87,11 +87,53 @@ pub(crate) struct WirePlacement {
     host_network: bool,
 }
 
-/// `spec.affinity`, of which only the required node affinity is read.
+/// `spec.affinity`: the required node affinity, and the namespaces of pod affinities.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct WireAffinity {
     node_affinity: Option<WireNodeAffinity>,
+    pod_affinity: Option<WirePodAffinity>,
+    pod_anti_affinity: Option<WirePodAffinity>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WirePodAffinity {
+    #[serde(deserialize_with = "null_is_empty")]
+    required_during_scheduling_ignored_during_execution: Box<[WirePodAffinityTerm]>,
+    #[serde(deserialize_with = "null_is_empty")]
+    preferred_during_scheduling_ignored_during_execution: Box<[WireWeightedTerm]>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireWeightedTerm {
+    #[serde(deserialize_with = "null_is_default")]
+    pod_affinity_term: WirePodAffinityTerm,
+}
+
+/// A term of a pod affinity, of which only the choice of namespaces is read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WirePodAffinityTerm {
+    #[serde(deserialize_with = "null_is_empty")]
+    namespaces: Box<[serde::de::IgnoredAny]>,
+    namespace_selector: Option<serde::de::IgnoredAny>,
+}
+
+impl WireAffinity {
+    /// Whether a term of the pod affinity or anti-affinity has namespaces, or a namespace selector, even an empty one.
+    pub(crate) fn is_cross_namespace(&self) -> bool {
+        let crosses =
+            |term: &WirePodAffinityTerm| !term.namespaces.is_empty() || term.namespace_selector.is_some();
+        [&self.pod_affinity, &self.pod_anti_affinity].into_iter().flatten().any(|affinity| {
+            affinity.required_during_scheduling_ignored_during_execution.iter().any(crosses)
+                || affinity
+                    .preferred_during_scheduling_ignored_during_execution
+                    .iter()
+                    .any(|weighted| crosses(&weighted.pod_affinity_term))
+        })
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,17 +1,54 @@
-//! Resource quantities, parsed exactly.
+//! Resource quantities, parsed exactly and written canonically.
 
+mod format;
+mod parsed;
+
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-/// A quantity in units of 10⁻⁹, the finest precision of the API.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub use format::QuantityFormat;
+pub(crate) use parsed::ParsedQuantity;
+
+/// A quantity in units of 10⁻⁹, the finest precision of the API, and the format in which it is written.
+///
+/// Only the amount is compared: `1Gi` equals `1024Mi`, and `1` equals `1000m`.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nano: i128,
+    format: QuantityFormat,
 }
 
 const NANO: i128 = 1_000_000_000;
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nano == other.nano
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nano.cmp(&other.nano)
+    }
+}
+
+impl Hash for Quantity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.nano.hash(state);
+    }
+}
 
 impl Quantity {
     /// Parses a quantity. Digits beyond 10⁻⁹ round away from zero, as in apimachinery. `None` if the text is invalid.
@@ -30,7 +67,9 @@ impl Quantity {
         // The value is digits * multiplier * 10^exponent nano units.
         let (multiplier, exponent) = scale(suffix)?;
         let exponent = exponent.checked_add(9)?.checked_sub(i32::try_from(fraction.len()).ok()?)?;
-        let mut nano = format!("{whole}{fraction}").parse::<i128>().ok()?.checked_mul(multiplier)?;
+        // Only digits are left, so the number can only be too large; then it is saturated.
+        let digits = format!("{whole}{fraction}").parse::<i128>().unwrap_or(i128::MAX);
+        let mut nano = digits.saturating_mul(multiplier);
         if nano != 0 {
             let power = 10_i128.checked_pow(exponent.unsigned_abs());
             nano = match (exponent >= 0, power) {
@@ -40,23 +79,86 @@ impl Quantity {
                 (false, None) => 1,
             };
         }
-        Some(Self { nano: if negative { -nano } else { nano } })
+        Some(Self::formatted(if negative { -nano } else { nano }, QuantityFormat::of_suffix(suffix)))
     }
 
-    /// The value in milli units, rounded up and saturated, like `MilliValue`.
+    /// The sum, saturated. A zero takes the format of what is added to it.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Self { nano: self.nano.saturating_add(other.nano), format }
+    }
+
+    /// The difference, saturated. A zero takes the format of what is subtracted from it.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Self { nano: self.nano.saturating_sub(other.nano), format }
+    }
+
+    /// A quantity of so many milli units.
+    #[must_use]
+    pub fn from_milli(milli: i64) -> Self {
+        Self { nano: i128::from(milli) * (NANO / 1000), format: QuantityFormat::DecimalSi }
+    }
+
+    /// A whole number.
+    #[must_use]
+    pub fn from_whole(number: i64) -> Self {
+        Self { nano: i128::from(number) * NANO, format: QuantityFormat::DecimalSi }
+    }
+
+    /// Whether it is zero.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self.nano == 0
+    }
+
+    /// Whether it is below zero.
+    #[must_use]
+    pub fn is_negative(self) -> bool {
+        self.nano < 0
+    }
+
+    /// Whether it is above zero.
+    #[must_use]
+    pub fn is_positive(self) -> bool {
+        self.nano > 0
+    }
+
+    /// The quantity rounded away from zero to whole units, in the same format.
+    #[must_use]
+    pub fn to_whole(self) -> Self {
+        let units = self.nano / NANO + (self.nano % NANO).signum();
+        Self { nano: units.saturating_mul(NANO), ..self }
+    }
+
+    /// The value as a float, with the rounding errors of `AsApproximateFloat64`. `None` if the text is invalid.
+    #[must_use]
+    pub fn approximate_float(text: &str) -> Option<f64> {
+        let parsed = ParsedQuantity::parse(text)?;
+        #[expect(clippy::cast_precision_loss, reason = "the original rounds as well")]
+        match parsed.value_and_scale() {
+            Some((value, 0)) => Some(value as f64),
+            Some((value, scale)) => Some(value as f64 * 10_f64.powi(scale)),
+            None => Self::parse(text).map(|exact| exact.nano as f64 / 1e9),
+        }
+    }
+
+    /// The value in milli units, rounded away from zero and saturated, like `MilliValue`.
     #[must_use]
     pub fn milli(self) -> i64 {
         self.in_units_of(NANO / 1000)
     }
 
-    /// The value in units, rounded up and saturated, like `Value`.
+    /// The value in units, rounded away from zero and saturated, like `Value`.
     #[must_use]
     pub fn whole(self) -> i64 {
         self.in_units_of(NANO)
     }
 
     fn in_units_of(self, nano: i128) -> i64 {
-        let units = self.nano.div_euclid(nano) + i128::from(self.nano.rem_euclid(nano) != 0);
+        let units = self.nano / nano + (self.nano % nano).signum();
         i64::try_from(units).unwrap_or(if units < 0 { i64::MIN } else { i64::MAX })
     }
 }
@@ -97,10 +199,10 @@ impl<'de> Deserialize<'de> for Quantity {
                 Quantity::parse(text).ok_or_else(|| E::custom(format!("not a quantity: {text:?}")))
             }
             fn visit_i64<E: Error>(self, number: i64) -> Result<Quantity, E> {
-                Ok(Quantity { nano: i128::from(number) * NANO })
+                Ok(Quantity::from_whole(number))
             }
             fn visit_u64<E: Error>(self, number: u64) -> Result<Quantity, E> {
-                Ok(Quantity { nano: i128::from(number) * NANO })
+                self.visit_str(&number.to_string())
             }
             fn visit_f64<E: Error>(self, number: f64) -> Result<Quantity, E> {
                 self.visit_str(&number.to_string())
@@ -124,6 +226,7 @@ mod tests {
             (".5", Some(500)),
             ("1.", Some(1000)),
             ("1u", Some(1)),
+            ("-1u", Some(-1)),
             ("-1500m", Some(-1500)),
             ("2k", Some(2_000_000)),
             ("1Ki", Some(1_024_000)),

@@ -72,10 +72,54 @@ impl LabelSelector {
         &self.match_labels
     }
 
+    /// Key, operator and values of each of its `matchExpressions`, which may be invalid.
+    pub fn expressions(&self) -> impl Iterator<Item = (&str, &str, impl Iterator<Item = &str>)> {
+        self.match_expressions
+            .iter()
+            .map(|one| (&*one.key, &*one.operator, one.values.iter().map(|value| &**value)))
+    }
+
+    /// The text that Go prints for a pointer to it.
+    #[must_use]
+    pub fn go_text(&self) -> String {
+        let labels: String =
+            self.match_labels.iter().map(|(key, value)| format!("{key}: {value},")).collect();
+        let expression = |one: &Expression| {
+            let values: Vec<&str> = one.values.iter().map(|value| &**value).collect();
+            let Expression { key, operator, .. } = one;
+            format!(
+                "LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{}],}},",
+                values.join(" ")
+            )
+        };
+        let expressions: String = self.match_expressions.iter().map(expression).collect();
+        format!(
+            "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},\
+             MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+        )
+    }
+
     /// The selector with one more entry in `matchLabels`.
     #[must_use]
     pub fn with_label(&self, key: impl Into<InternedStr>, value: impl Into<InternedStr>) -> Self {
         Self { match_labels: self.match_labels.with(key, value), ..self.clone() }
+    }
+
+    /// The selector as the original's messages print it, which is the `String` method of the Go type.
+    #[must_use]
+    pub fn go_string(&self) -> String {
+        let mut text = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
+        for (key, value) in self.match_labels.iter() {
+            text.push_str(&format!("{key}: {value},"));
+        }
+        text.push_str("},MatchExpressions:[]LabelSelectorRequirement{");
+        for Expression { key, operator, values } in &self.match_expressions {
+            let values = values.iter().map(InternedStr::as_str).collect::<Vec<_>>().join(" ");
+            text.push_str(&format!(
+                "LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},"
+            ));
+        }
+        text + "},}"
     }
 
     /// Validates the selector.
@@ -97,6 +141,11 @@ impl LabelSelector {
 }
 
 impl Matcher {
+    /// Validates one requirement.
+    pub(crate) fn of_expression(expression: &Expression) -> Result<Self, InvalidSelector> {
+        Ok(Self(vec![expression.requirement()?]))
+    }
+
     /// Validates the requirements of a node selector, which also has the operators `Gt` and `Lt`.
     pub(crate) fn of_node_expressions(expressions: &[Expression]) -> Result<Self, InvalidSelector> {
         expressions.iter().map(Expression::node_requirement).collect::<Result<_, _>>().map(Self)
@@ -226,6 +275,25 @@ mod tests {
         assert!(matches(&expression("Exists", "[]"), &web));
         assert!(!matches(&expression("Exists", "null"), &[]));
         assert!(matches(&expression("DoesNotExist", "[]"), &[]));
+    }
+
+    #[test]
+    fn a_selector_prints_like_the_go_type() {
+        let selector: LabelSelector = serde_json::from_str(
+            r#"{"matchLabels":{"b":"2","a":"1"},
+                "matchExpressions":[{"key":"k","operator":"In","values":["x","y"]},{"key":"n","operator":"Exists"}]}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            selector.go_string(),
+            "&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{\
+             LabelSelectorRequirement{Key:k,Operator:In,Values:[x y],},\
+             LabelSelectorRequirement{Key:n,Operator:Exists,Values:[],},},}"
+        );
+        assert_eq!(
+            LabelSelector::default().go_string(),
+            "&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{},}"
+        );
     }
 
     #[test]

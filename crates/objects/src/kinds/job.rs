@@ -1,6 +1,7 @@
 //! Jobs.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::full_meta::spec_status_kind;
 use crate::meta::{null_is_default, null_is_empty};
@@ -50,6 +51,8 @@ pub struct JobSpec {
     pub pod_replacement_policy: InternedStr,
     /// The controller that reconciles the Job.
     pub managed_by: Option<InternedStr>,
+    /// How its pods are scheduled as a group, as the server sent it.
+    pub scheduling: Option<Box<Value>>,
 }
 
 /// How failed pods are handled: the first matching rule decides.
@@ -135,6 +138,7 @@ impl Default for JobSpec {
             suspend: false,
             pod_replacement_policy: "TerminatingOrFailed".into(),
             managed_by: None,
+            scheduling: None,
         }
     }
 }
@@ -203,6 +207,15 @@ impl Job {
     pub fn is_finished(&self) -> bool {
         self.status.conditions.is_condition_true("Complete")
             || self.status.conditions.is_condition_true("Failed")
+    }
+
+    /// The first condition `Complete` or `Failed` with status `True`, in the order of the list.
+    #[must_use]
+    pub fn finished_condition(&self) -> Option<&Condition> {
+        let finished = |condition: &&Condition| {
+            (condition.r#type == "Complete" || condition.r#type == "Failed") && condition.is_true()
+        };
+        self.status.conditions.iter().find(finished)
     }
 
     /// Whether its completion mode is `Indexed`.

@@ -26,6 +26,8 @@ pub struct Service {
     pub publish_not_ready_addresses: bool,
     /// `trafficDistribution`.
     pub traffic_distribution: Option<InternedStr>,
+    /// `allocateLoadBalancerNodePorts`.
+    pub allocate_load_balancer_node_ports: Option<bool>,
     /// Annotation `service.kubernetes.io/topology-aware-hints`.
     pub topology_aware_hints: Option<InternedStr>,
     /// Annotation `service.kubernetes.io/topology-mode`.
@@ -46,6 +48,8 @@ pub struct ServicePort {
     pub port: i32,
     /// The number or name of the pods' port; absent or zero means `port`.
     pub target_port: Option<IntOrString>,
+    /// The port on every node; zero for none.
+    pub node_port: i32,
 }
 
 /// The API's defaults.
@@ -57,6 +61,7 @@ impl Default for ServicePort {
             app_protocol: None,
             port: 0,
             target_port: None,
+            node_port: 0,
         }
     }
 }
@@ -109,6 +114,7 @@ struct Spec {
     #[serde(deserialize_with = "null_is_default")]
     publish_not_ready_addresses: bool,
     traffic_distribution: Option<InternedStr>,
+    allocate_load_balancer_node_ports: Option<bool>,
 }
 
 impl From<Wire> for Service {
@@ -124,6 +130,7 @@ impl From<Wire> for Service {
             ip_families: spec.ip_families,
             publish_not_ready_addresses: spec.publish_not_ready_addresses,
             traffic_distribution: spec.traffic_distribution,
+            allocate_load_balancer_node_ports: spec.allocate_load_balancer_node_ports,
             topology_aware_hints: annotations.topology_aware_hints,
             topology_mode: annotations.topology_mode,
         }

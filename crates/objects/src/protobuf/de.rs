@@ -70,7 +70,7 @@ impl<'de> MapAccess<'de> for Fields<'de> {
         let (number, shape, value) =
             self.found.take().ok_or_else(|| Error::new("a value was requested before its key"))?;
         match shape {
-            Shape::Texts | Shape::Parts(_) | Shape::Map => {
+            Shape::Texts | Shape::Parts(_) | Shape::Map | Shape::Quantities => {
                 let many = Many { number, shape, first: Some(value), records: &mut self.records };
                 seed.deserialize(many)
             }
@@ -100,7 +100,9 @@ impl<'de> Deserializer<'de> for One<'de> {
                 let records = Records(wire::bytes(self.value)?);
                 visitor.visit_map(Fields { records, message, outer: None, found: None })
             }
-            Shape::Text | Shape::Texts | Shape::Map => visitor.visit_borrowed_str(wire::text(self.value)?),
+            Shape::Text | Shape::TextIfSet | Shape::Texts | Shape::Map | Shape::Quantities => {
+                visitor.visit_borrowed_str(wire::text(self.value)?)
+            }
         }
     }
 
@@ -149,7 +151,7 @@ impl<'de> Deserializer<'de> for Many<'_, 'de> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.shape {
-            Shape::Map => visitor.visit_map(Entries { many: self, value: None }),
+            Shape::Map | Shape::Quantities => visitor.visit_map(Entries { many: self, value: None }),
             _ => visitor.visit_seq(self),
         }
     }
@@ -179,7 +181,7 @@ impl<'de> SeqAccess<'de> for Many<'_, 'de> {
     }
 }
 
-/// The entries of a map of strings.
+/// The entries of a map of strings or quantities.
 struct Entries<'a, 'de> {
     many: Many<'a, 'de>,
     value: Option<&'de str>,
@@ -194,6 +196,7 @@ impl<'de> MapAccess<'de> for Entries<'_, 'de> {
         while let Some((field, found)) = records.next()? {
             match field {
                 1 => key = wire::text(found)?,
+                2 if matches!(self.many.shape, Shape::Quantities) => value = quantity_text(found)?,
                 2 => value = wire::text(found)?,
                 _ => {}
             }
@@ -205,4 +208,15 @@ impl<'de> MapAccess<'de> for Entries<'_, 'de> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         seed.deserialize(BorrowedStrDeserializer::new(self.value.take().unwrap_or_default()))
     }
+}
+
+/// The text of a `Quantity` message.
+fn quantity_text(message: Value<'_>) -> Result<&str, Error> {
+    let (mut records, mut text) = (Records(wire::bytes(message)?), "");
+    while let Some((field, found)) = records.next()? {
+        if field == 1 {
+            text = wire::text(found)?;
+        }
+    }
+    Ok(text)
 }

@@ -21,6 +21,10 @@ pub use wire::Error;
 
 pub use transcode::{FullMessage, TranscodeError, to_json};
 
-pub(crate) use schema::{LEASE, POD};
+pub(crate) use schema::{
+    CSI_DRIVER, DEVICE_CLASS, DEVICE_TAINT_RULE, LEASE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD,
+    POD_GROUP, RESOURCE_CLAIM, RESOURCE_SLICE, SELINUX_POD, STORAGE_CLASS, VOLUME_ATTACHMENT,
+    VOLUME_ATTRIBUTES_CLASS,
+};
 pub use schema::{PARTIAL, STATUS};
-pub(crate) use transcode::{DEPLOYMENT, ENDPOINT_SLICE, NODE, REPLICA_SET};
+pub(crate) use transcode::{DEPLOYMENT, ENDPOINT_SLICE, ENDPOINTS, NODE, REPLICA_SET};

@@ -3,8 +3,15 @@
 use serde_json::{Value, json};
 
 use super::schema::{Message, Shape};
-use super::{Envelope, Error, LEASE, POD, WatchEvent, from_slice};
-use crate::{Encoded, Lease, PartialObjectMeta, Pod};
+use super::{
+    CSI_DRIVER, Envelope, Error, LEASE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS,
+    VOLUME_ATTACHMENT, VOLUME_ATTRIBUTES_CLASS, WatchEvent, from_slice,
+};
+use crate::{
+    CsiDriver, DeviceTaintRule, Encoded, Kind, Lease, Object, PartialObjectMeta, PersistentVolume,
+    PersistentVolumeClaim, Pod, PodGroup, ResourceClaim, ResourceSlice, SelinuxPod, StorageClass,
+    VolumeAttachment, VolumeAttributesClass,
+};
 
 /// Encodes JSON as the API server encodes protobuf: with unset strings and numbers, and with unknown fields.
 fn write(object: &Value, message: &Message) -> Vec<u8> {
@@ -25,6 +32,7 @@ fn field(bytes: &mut Vec<u8>, number: u32, value: &Value, shape: Shape) {
         Shape::Flag => number_record(bytes, number, i64::from(value.as_bool().unwrap_or(false))),
         Shape::Time if value.is_null() => record(bytes, number, b""),
         _ if value.is_null() => {}
+        Shape::TextIfSet => record(bytes, number, value.as_str().unwrap().as_bytes()),
         Shape::Number => number_record(bytes, number, value.as_i64().unwrap()),
         Shape::Time => {
             let time: jiff::Timestamp = value.as_str().unwrap().parse().unwrap();
@@ -49,6 +57,15 @@ fn field(bytes: &mut Vec<u8>, number: u32, value: &Value, shape: Shape) {
                 let mut entry = Vec::new();
                 record(&mut entry, 1, key.as_bytes());
                 record(&mut entry, 2, value.as_str().unwrap().as_bytes());
+                record(bytes, number, &entry);
+            }
+        }
+        Shape::Quantities => {
+            for (key, value) in value.as_object().unwrap() {
+                let (mut entry, mut quantity) = (Vec::new(), Vec::new());
+                record(&mut entry, 1, key.as_bytes());
+                record(&mut quantity, 1, value.as_str().unwrap().as_bytes());
+                record(&mut entry, 2, &quantity);
                 record(bytes, number, &entry);
             }
         }
@@ -90,11 +107,19 @@ fn full_pod() -> Value {
         "spec": {
             "nodeName": "n1", "hostname": "web-0", "subdomain": "web", "hostNetwork": true, "priority": -5,
             "restartPolicy": "Always", "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "a", "ports": [{"name": "http", "containerPort": 80, "protocol": "UDP"},
-                                                    {"containerPort": 81, "protocol": "TCP"}]}, {"name": "b"}],
+            "resources": {"requests": {"cpu": "2"}}, "overhead": {"cpu": "100m"},
+            "containers": [{"name": "a", "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}}, "ports": [{"name": "http", "containerPort": 80, "protocol": "UDP"},
+                                                    {"containerPort": 81, "protocol": "TCP"}]},
+                {"name": "b", "env": [{"name": "e", "value": "v"}, {"valueFrom": {"secretKeyRef": {"name": "key", "key": "k"}}}],
+                 "envFrom": [{"configMapRef": {"name": "x"}}, {"secretRef": {"name": "from"}}]}],
             "initContainers": [{"name": "side", "restartPolicy": "Always"}, {"name": "init"}],
+            "ephemeralContainers": [{"name": "debug", "envFrom": [{"secretRef": {"name": "debug"}}]}],
+            "imagePullSecrets": [{"name": "registry"}],
             "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}],
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}, {"name": "tmp"}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}, {"name": "tmp"},
+                {"name": "s", "secret": {"secretName": "volume"}}, {"name": "csi", "csi": {"nodePublishSecretRef": {"name": "csi"}}},
+                {"name": "p", "projected": {"sources": [{"secret": {"name": "projected"}}]}},
+                {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}],
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
                 {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}}},
         },
@@ -107,7 +132,8 @@ fn full_pod() -> Value {
                  "observedGeneration": 2, "lastProbeTime": "2026-11-15T09:00:03Z"}],
             "containerStatuses": [{"name": "a", "restartCount": 2, "state": {"terminated":
                 {"exitCode": -1, "finishedAt": "2026-11-15T09:30:00Z"}}}, {"name": "b", "restartCount": 0}],
-            "initContainerStatuses": [{"name": "init", "restartCount": 0, "state": {}}],
+            "initContainerStatuses": [{"name": "init", "restartCount": 0, "state": {"waiting": {"reason": "r"}}}],
+            "ephemeralContainerStatuses": [{"name": "debug", "restartCount": 0, "state": {"running": {}}}],
         },
     })
 }
@@ -129,6 +155,119 @@ fn protobuf_and_json_decode_to_the_same_object() {
         "holderIdentity": "n1", "leaseDurationSeconds": 40, "renewTime": "2026-11-15T09:00:01.000120Z"}});
     let from_json: Lease = Encoded::Json(&lease.to_string()).read().unwrap();
     assert_eq!(Encoded::Protobuf(&write(&lease, &LEASE)).read::<Lease>().unwrap(), from_json);
+}
+
+/// Checks that JSON and protobuf decode to the same object.
+fn check<T: Object + PartialEq + std::fmt::Debug>(object: &Value, message: &'static Message) {
+    let from_json: T = Encoded::Json(&object.to_string()).read().unwrap();
+    assert_eq!(Encoded::Protobuf(&write(object, message)).read::<T>().unwrap(), from_json);
+}
+
+#[test]
+fn storage_kinds_decode_to_the_same_object_from_protobuf_and_json() {
+    let claim = json!({
+        "metadata": {"name": "c", "namespace": "a", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {"accessModes": ["ReadWriteOnce", "ReadOnlyMany"], "resources": {"requests": {"storage": "1Gi"}},
+            "volumeName": "pv", "storageClassName": "", "volumeMode": "Block", "dataSource": {"kind": "x"},
+            "selector": {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]},
+            "volumeAttributesClassName": ""},
+        "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi", "x/y": "2"},
+            "conditions": [{"type": "Unused", "status": "True", "reason": "r", "message": "m",
+                "lastTransitionTime": "2026-11-15T09:00:03Z"}],
+            "allocatedResources": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": "NodeResizePending"},
+            "currentVolumeAttributesClassName": "gold",
+            "modifyVolumeStatus": {"targetVolumeAttributesClassName": "iron", "status": "Pending"}},
+    });
+    check::<PersistentVolumeClaim>(&claim, &PERSISTENT_VOLUME_CLAIM);
+    let bare = json!({"metadata": {"name": "c"}, "spec": {}, "status": {}});
+    check::<PersistentVolumeClaim>(&bare, &PERSISTENT_VOLUME_CLAIM);
+    check::<PersistentVolume>(&bare, &PERSISTENT_VOLUME);
+    for (field, source) in [
+        ("gcePersistentDisk", json!({"pdName": "d"})),
+        ("awsElasticBlockStore", json!({"volumeID": "d"})),
+        ("hostPath", json!({"path": "/tmp/x"})),
+        ("nfs", json!({"server": "s", "path": "/x"})),
+        ("iscsi", json!({"targetPortal": "s", "iqn": "i", "lun": 3})),
+        ("cinder", json!({"volumeID": "d"})),
+        ("fc", json!({"targetWWNs": ["w"], "lun": 3, "wwids": ["i"]})),
+        ("flexVolume", json!({"driver": "d"})),
+        ("azureFile", json!({"secretName": "s", "shareName": "h", "secretNamespace": "n"})),
+        ("vsphereVolume", json!({"volumePath": "p"})),
+        ("azureDisk", json!({"diskURI": "u", "kind": "Managed"})),
+        ("portworxVolume", json!({"volumeID": "d"})),
+        ("csi", json!({"driver": "d", "volumeHandle": "h"})),
+        ("glusterfs", json!({"path": "p"})),
+    ] {
+        let mut volume = json!({
+            "metadata": {"name": "pv", "finalizers": ["kubernetes.io/pv-protection"]},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+                "claimRef": {"namespace": "a", "name": "c", "uid": "u"}, "volumeMode": "Filesystem",
+                "persistentVolumeReclaimPolicy": "Delete", "volumeAttributesClassName": "gold",
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}},
+            "status": {"phase": "Failed", "message": "why"},
+        });
+        volume["spec"][field] = source;
+        check::<PersistentVolume>(&volume, &PERSISTENT_VOLUME);
+    }
+    let class = json!({
+        "metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": "d", "reclaimPolicy": "Retain", "mountOptions": ["a", "b"], "volumeBindingMode": "Immediate",
+    });
+    check::<StorageClass>(&class, &STORAGE_CLASS);
+    check::<StorageClass>(&json!({"metadata": {"name": "bare"}}), &STORAGE_CLASS);
+    check::<VolumeAttributesClass>(
+        &json!({"metadata": {"name": "g"}, "driverName": "d"}),
+        &VOLUME_ATTRIBUTES_CLASS,
+    );
+}
+
+#[test]
+fn attachments_and_drivers_are_equal_from_json_and_protobuf() {
+    check::<VolumeAttachment>(
+        &json!({
+            "metadata": {"name": "csi-1", "uid": "u", "deletionTimestamp": "2026-11-15T10:00:00Z"},
+            "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "pv"}},
+            "status": {"attached": true, "attachError": {"message": "a"}, "detachError": {"message": "d"}},
+        }),
+        &VOLUME_ATTACHMENT,
+    );
+    check::<VolumeAttachment>(
+        &json!({"metadata": {"name": "csi-1"}, "spec": {"source": {}}, "status": {}}),
+        &VOLUME_ATTACHMENT,
+    );
+    for required in [true, false] {
+        let driver = json!({"metadata": {"name": "d"}, "spec": {"attachRequired": required}});
+        check::<CsiDriver>(&driver, &CSI_DRIVER);
+        let driver: CsiDriver = from_slice(&write(&driver, &CSI_DRIVER), &CSI_DRIVER).unwrap();
+        assert_eq!(driver.attach_required, Some(required));
+    }
+}
+
+#[test]
+fn inline_volumes_are_equal_from_json_and_protobuf() {
+    for (field, source) in [
+        ("gcePersistentDisk", json!({"pdName": "d", "fsType": "ext4", "partition": 3, "readOnly": true})),
+        ("awsElasticBlockStore", json!({"volumeID": "d", "fsType": "ext4", "partition": 1})),
+        ("iscsi", json!({"targetPortal": "p", "iqn": "i", "lun": 3, "secretRef": {"name": "s"}})),
+        ("fc", json!({"targetWWNs": ["a", "b"], "lun": 0, "wwids": ["c"]})),
+        ("flexVolume", json!({"driver": "d", "secretRef": {"name": "s"}})),
+        ("cinder", json!({"volumeID": "d", "fsType": "xfs", "readOnly": true, "secretRef": {"name": "s"}})),
+        ("azureFile", json!({"secretName": "s", "shareName": "d", "readOnly": true})),
+        ("vsphereVolume", json!({"volumePath": "p", "fsType": "xfs", "storagePolicyName": "gold"})),
+        (
+            "azureDisk",
+            json!({"diskURI": "u", "cachingMode": "None", "fsType": "xfs", "readOnly": true, "kind": "Managed"}),
+        ),
+        ("portworxVolume", json!({"volumeID": "d", "fsType": "xfs", "readOnly": true})),
+        ("csi", json!({"driver": "d", "nodePublishSecretRef": {"name": "s"}})),
+    ] {
+        let volume = json!({"name": "v", field: source});
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"volumes": [volume]}, "status": {}});
+        check::<Pod>(&pod, &POD);
+        let pod: Pod = from_slice(&write(&pod, &POD), &POD).unwrap();
+        assert_eq!(pod.spec.inline_volumes.len(), 1, "{field}");
+    }
 }
 
 #[test]
@@ -175,4 +314,80 @@ fn watch_events_and_envelopes_are_decoded() {
     let envelope = Envelope::open(event.object).unwrap();
     assert_eq!((envelope.api_version, envelope.kind, envelope.object), ("v1", "Pod", &pod[..]));
     assert!(Envelope::open(b"{}").is_err());
+}
+
+/// Both formats of an object decode to the same value.
+fn same_in_both_formats<T: Kind + PartialEq + std::fmt::Debug>(json: Value) -> T {
+    let message = T::MESSAGE.expect("a protobuf message");
+    let decoded: T = from_slice(&write(&json, message), message).unwrap();
+    assert_eq!(decoded, serde_json::from_value::<T>(json).unwrap());
+    decoded
+}
+
+#[test]
+fn kinds_of_dynamic_resource_allocation_decode_from_both_formats() {
+    let meta = json!({"name": "x", "namespace": "a", "uid": "u", "resourceVersion": "3"});
+    let pod = same_in_both_formats::<Pod>(json!({"metadata": meta,
+        "spec": {"resourceClaims": [{"name": "one", "resourceClaimName": "c"}, {"name": "two", "resourceClaimTemplateName": "t"},
+            {"name": "other"}], "schedulingGroup": {"podGroupName": "g"}},
+        "status": {"resourceClaimStatuses": [{"name": "two", "resourceClaimName": "x-two-1"}, {"name": "one"}],
+            "extendedResourceClaimStatus": {"resourceClaimName": "x-extended"}}}));
+    assert_eq!((pod.spec.resource_claims.len(), pod.resource_claim_statuses().len()), (3, 2));
+    assert_eq!(pod.resource_claim_statuses()[1].resource_claim_name, None);
+    assert_eq!(pod.extended_resource_claim().map(|name| &**name), Some("x-extended"));
+    let claim = same_in_both_formats::<ResourceClaim>(json!({"metadata": meta,
+        "spec": {"devices": {"requests": [{"exactly": {"adminAccess": true}}]}},
+        "status": {"allocation": {"devices": {"results": [{"driver": "d", "pool": "p", "device": "x",
+            "tolerations": [{"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 0}]}]}},
+            "reservedFor": [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "gu"}]}}));
+    assert_eq!(claim.reserved_for[0].resource, "podgroups");
+    let slice = same_in_both_formats::<ResourceSlice>(
+        json!({"metadata": {"name": "s"}, "spec": {"driver": "d",
+        "pool": {"name": "p", "generation": 4}, "devices": [{"name": "x", "taints": [{"key": "k", "value": "v",
+            "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}]}, {"name": "y", "taints": []}]}}),
+    );
+    assert_eq!((slice.pool_generation, slice.devices.len()), (4, 2));
+    let rule = same_in_both_formats::<DeviceTaintRule>(json!({"metadata": {"name": "r"},
+        "spec": {"deviceSelector": {"driver": "d", "pool": "p", "device": "x"}, "taint": {"key": "k", "effect": "None"}},
+        "status": {"conditions": [{"type": "EvictionInProgress", "status": "True", "reason": "R", "message": "m",
+            "observedGeneration": 2, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}));
+    assert_eq!(rule.conditions[0].observed_generation, 2);
+    let group = same_in_both_formats::<PodGroup>(json!({"metadata": meta,
+        "spec": {"resourceClaims": [{"name": "one", "resourceClaimTemplateName": "t"}]},
+        "status": {"resourceClaimStatuses": [{"name": "one", "resourceClaimName": "g-one-1"}]}}));
+    assert_eq!(group.resource_claim_statuses.len(), 1);
+}
+
+#[test]
+fn drivers_and_the_labels_of_volumes_decode_from_both_formats() {
+    let driver = json!({"metadata": {"name": "d"}, "spec": {"attachRequired": false, "seLinuxMount": true}});
+    assert!(same_in_both_formats::<CsiDriver>(driver).se_linux_mount);
+    let mount = |name: &str| json!([{"name": name}]);
+    let pod = same_in_both_formats::<SelinuxPod>(json!({
+        "metadata": {"name": "p", "namespace": "a"}, "status": {"phase": "Running"},
+        "spec": {
+            "securityContext": {"seLinuxChangePolicy": "MountOption", "seLinuxOptions": {"level": "s0"}},
+            "containers": [{"volumeMounts": mount("nfs")}, {"volumeMounts": mount("claim")}],
+            "initContainers": [{"volumeMounts": mount("fc"),
+                "securityContext": {"seLinuxOptions": {"user": "u", "role": "r", "type": "t", "level": "l"}}}],
+            "ephemeralContainers": [{"volumeMounts": mount("csi"), "securityContext": {"seLinuxOptions": {}}},
+                {"volumeMounts": mount("disk")}],
+            "volumes": [
+                {"name": "nfs", "nfs": {"server": "s", "path": "/x"}},
+                {"name": "fc", "fc": {"targetWWNs": ["w"], "lun": 0, "wwids": ["i"]}},
+                {"name": "csi", "csi": {"driver": "d"}},
+                {"name": "disk", "azureDisk": {"diskURI": "u"}},
+                {"name": "claim", "persistentVolumeClaim": {"claimName": "c"}},
+                {"name": "scratch", "ephemeral": {}},
+            ],
+        },
+    }));
+    let labels: Vec<_> =
+        pod.spec.volumes.iter().map(|volume| volume.labels.first().map(|one| &**one)).collect();
+    assert_eq!(
+        labels,
+        [Some(":::s0"), Some("u:r:t:l"), Some(""), Some(":::s0"), Some(":::s0"), None],
+        "{:?}",
+        pod.spec.volumes
+    );
 }

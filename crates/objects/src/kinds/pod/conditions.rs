@@ -56,7 +56,28 @@ const COMMON: [&str; 5] =
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CommonConditions {
     statuses: [Option<ConditionStatus>; COMMON.len()],
+    positions: Positions,
     ready_changed_at: Option<Time>,
+}
+
+/// The position of each common condition in `status.conditions`, in four bits each. The three bytes fit where the struct
+/// would have padding.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Positions([u8; 3]);
+
+impl Positions {
+    /// The last position that four bits hold. Conditions from there on are sorted by their place in [`COMMON`].
+    const LAST: usize = 15;
+
+    fn get(&self, common: usize) -> usize {
+        usize::from(self.0[common / 2] >> (4 * (common % 2)) & 0xf)
+    }
+
+    fn set(&mut self, common: usize, position: usize) {
+        // The minimum is below 16.
+        let position = u8::try_from(position.min(Self::LAST)).unwrap_or(0xf);
+        self.0[common / 2] |= position << (4 * (common % 2));
+    }
 }
 
 /// A condition as decoded. [`Condition`] itself also collects unknown fields, which makes serde buffer every field; that
@@ -92,18 +113,20 @@ impl CommonConditions {
     /// Splits the common conditions off; the others keep all fields.
     pub(super) fn split(conditions: Box<[WireCondition]>) -> (Self, Box<[Condition]>) {
         let mut common = Self::default();
-        let others = conditions.into_iter().filter(|condition| !common.takes(condition));
-        let others = others.map(Condition::from).collect();
+        let conditions = conditions.into_iter().enumerate();
+        let others = conditions.filter(|(position, condition)| !common.takes(condition, *position));
+        let others = others.map(|(_, condition)| Condition::from(condition)).collect();
         (common, others)
     }
 
-    fn takes(&mut self, condition: &WireCondition) -> bool {
+    fn takes(&mut self, condition: &WireCondition, position: usize) -> bool {
         let Some(at) = COMMON.iter().position(|common| condition.r#type == *common) else { return false };
         let Some(status) = ConditionStatus::parse(&condition.status) else { return false };
         if self.statuses[at].is_some() {
             return false; // A second condition of the same type; the first one counts.
         }
         self.statuses[at] = Some(status);
+        self.positions.set(at, position);
         if at == 0 {
             self.ready_changed_at = condition.last_transition_time;
         }
@@ -119,6 +142,25 @@ impl Pod {
         common.and_then(|at| self.conditions.statuses[at]).or_else(|| {
             let full = self.full_condition(r#type)?;
             ConditionStatus::parse(&full.status)
+        })
+    }
+
+    /// The type and the status of each condition, in the order of `status.conditions`.
+    pub fn conditions(&self) -> impl Iterator<Item = (&str, &str)> {
+        let CommonConditions { statuses, positions, .. } = &self.conditions;
+        let mut common: Vec<_> = (0..COMMON.len())
+            .filter_map(|at| Some((positions.get(at), COMMON[at], statuses[at]?.as_str())))
+            .collect();
+        common.sort_by_key(|(position, ..)| *position);
+        let mut common = common.into_iter().peekable();
+        let mut others =
+            self.full_conditions().iter().map(|other| (&*other.r#type, &*other.status)).peekable();
+        (0..).map_while(move |position| {
+            let is_common = |next: &(usize, &str, &str)| next.0 <= position || others.peek().is_none();
+            match common.next_if(is_common) {
+                Some((_, r#type, status)) => Some((r#type, status)),
+                None => others.next(),
+            }
         })
     }
 

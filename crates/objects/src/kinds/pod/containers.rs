@@ -1,10 +1,12 @@
 //! Container statuses, stored only if they report a restart or a termination.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::PodSpec;
+use super::reported_resources::{ReportedResources, WireReported};
 use crate::meta::null_is_default;
-use crate::{InternedStr, Pod, Time};
+use crate::{ArcStr, InternedStr, Pod, ResourceList, Time};
 
 /// The status of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,12 +40,31 @@ pub(super) struct WireContainerStatus {
     restart_count: i32,
     #[serde(deserialize_with = "null_is_default")]
     state: WireState,
+    allocated_resources: Option<ResourceList>,
+    resources: Option<WireReported>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WireState {
+    waiting: Option<IgnoredAny>,
     terminated: Option<Terminated>,
+}
+
+impl WireContainerStatus {
+    /// The resources that it reports, if it reports any.
+    pub(super) fn take_resources(&mut self) -> Option<ReportedResources> {
+        let (allocated, resources) = (self.allocated_resources.take(), self.resources.take());
+        let is_reported = allocated.is_some() || resources.is_some();
+        is_reported.then(|| resources.unwrap_or_default().of_container(self.name.clone(), allocated))
+    }
+
+    /// Whether the container runs. A status with neither state counts as running.
+    ///
+    /// Parity: `notRunning` of `pkg/volume/util`.
+    pub(super) fn is_running(&self) -> bool {
+        self.state.waiting.is_none() && self.state.terminated.is_none()
+    }
 }
 
 /// The statuses of containers, then of init containers; none at all if no container has restarted or terminated, apart
@@ -72,6 +93,21 @@ pub(super) fn informative(
 }
 
 impl Pod {
+    /// Whether its volumes are unused: it is terminal, or it is terminating and no container runs.
+    ///
+    /// Parity: `IsPodTerminated` of `pkg/volume/util`.
+    #[must_use]
+    pub fn is_terminated(&self) -> bool {
+        self.is_terminal() || (self.is_terminating() && !self.terminating_with_running_containers())
+    }
+
+    /// The names of the PVCs that its volumes use: those it names and those of its generic ephemeral volumes.
+    pub fn used_claims(&self) -> impl Iterator<Item = ArcStr> {
+        let named = self.persistent_volume_claims().map(|(_, claim)| claim.clone());
+        let ephemeral = self.spec.ephemeral_volumes.iter();
+        named.chain(ephemeral.map(|volume| format!("{}-{volume}", self.meta.key.name).into()))
+    }
+
     /// The largest restart count of its containers, and that of its sidecars.
     #[must_use]
     pub fn max_restarts(&self) -> (i32, i32) {

@@ -6,7 +6,11 @@
 
 mod conditions;
 mod containers;
+mod inline_volumes;
 mod rare;
+mod reported_resources;
+mod resources;
+mod secrets;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -16,15 +20,19 @@ use serde::Deserialize;
 use crate::meta::{null_is_default, null_is_empty};
 use crate::protobuf::{self, Message};
 use crate::{
-    Address, Addresses, ArcStr, Interned, InternedStr, Kind, Object, ObjectMeta, Resource, Time, WireMeta,
+    Address, Addresses, ArcStr, ClaimStatus, Interned, InternedStr, Kind, Object, ObjectMeta, Resource, Time,
+    WireMeta,
 };
 
 pub use conditions::{Availability, ConditionStatus};
 pub use containers::{ContainerStatus, Terminated};
-pub use spec::{Container, ContainerPort, PodSpec};
+pub use inline_volumes::InlineVolume;
+pub use reported_resources::{QosClass, ReportedResources};
+pub use resources::ResourceList;
+pub use spec::{Container, ContainerPort, PodSpec, ResourceRequirements};
 
 use conditions::CommonConditions;
-use rare::{ClaimVolume, RareFields, ReadAnnotations};
+use rare::{ClaimVolume, GraceSeconds, PodClaimStatuses, RareFields, ReadAnnotations};
 
 /// A pod.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -38,6 +46,8 @@ pub struct Pod {
     pub node_name: InternedStr,
     /// `status.phase`.
     pub phase: PodPhase,
+    /// `status.qosClass`.
+    pub qos_class: QosClass,
     /// Its addresses: `status.podIPs`, or `status.podIP` if there are none.
     pub pod_ips: Addresses,
     /// `status.startTime`.
@@ -82,7 +92,7 @@ impl Pod {
     /// Whether its phase is `Succeeded` or `Failed`.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
-        matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
+        self.phase.is_terminal()
     }
 
     /// Whether it has a deletionTimestamp.
@@ -99,6 +109,12 @@ impl Pod {
 }
 
 impl PodPhase {
+    /// Whether it is `Succeeded` or `Failed`.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+
     /// The API's spelling; empty for `Unset` and `Other`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -134,6 +150,7 @@ struct Wire {
 #[serde(rename_all = "camelCase", default)]
 struct WireStatus {
     phase: InternedStr,
+    qos_class: InternedStr,
     reason: InternedStr,
     #[serde(rename = "podIP")]
     pod_ip: ArcStr,
@@ -146,6 +163,32 @@ struct WireStatus {
     container_statuses: Box<[containers::WireContainerStatus]>,
     #[serde(deserialize_with = "null_is_empty")]
     init_container_statuses: Box<[containers::WireContainerStatus]>,
+    #[serde(deserialize_with = "null_is_empty")]
+    resource_claim_statuses: Box<[ClaimStatus]>,
+    extended_resource_claim_status: Option<WireExtendedResourceClaim>,
+    #[serde(deserialize_with = "null_is_empty")]
+    ephemeral_container_statuses: Box<[containers::WireContainerStatus]>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireExtendedResourceClaim {
+    resource_claim_name: ArcStr,
+}
+
+impl WireStatus {
+    /// The names of its ResourceClaims, which few pods have.
+    fn take_claims(&mut self) -> Option<Box<PodClaimStatuses>> {
+        let statuses = std::mem::take(&mut self.resource_claim_statuses);
+        let extended = self.extended_resource_claim_status.take().map(|status| status.resource_claim_name);
+        let claims = PodClaimStatuses { statuses, extended_resource_claim: extended };
+        (claims != PodClaimStatuses::default()).then(|| Box::new(claims))
+    }
+
+    fn has_running_container(&self) -> bool {
+        let statuses = self.container_statuses.iter().chain(&self.init_container_statuses);
+        statuses.chain(&self.ephemeral_container_statuses).any(containers::WireContainerStatus::is_running)
+    }
 }
 
 #[derive(Deserialize)]
@@ -157,8 +200,15 @@ struct WireIp {
 impl From<Wire> for Pod {
     fn from(mut wire: Wire) -> Self {
         let (own, spec) = wire.spec.split();
-        let status = wire.status;
+        let mut status = wire.status;
+        let resource_claims = status.take_claims();
+        let has_running_container = status.has_running_container();
         let (conditions, full_conditions) = CommonConditions::split(status.conditions);
+        let is_resize_pending =
+            full_conditions.iter().any(|condition| condition.r#type == "PodResizePending");
+        let statuses = status.container_statuses.iter_mut().chain(&mut status.init_container_statuses);
+        let reported = statuses.filter_map(containers::WireContainerStatus::take_resources).collect();
+        let reported_resources = reported_resources::to_keep(reported, &spec, is_resize_pending);
         let listed = status.pod_ips.into_iter().filter_map(|ip| ip.ip);
         let mut ips: Addresses = listed.collect();
         if ips.is_empty() && !status.pod_ip.is_empty() {
@@ -182,13 +232,18 @@ impl From<Wire> for Pod {
                 &spec,
             ),
             annotations,
-            deletion_grace_seconds,
+            deletion_grace_seconds: GraceSeconds::new(deletion_grace_seconds),
+            resource_claims,
+            reported_resources,
+            // Only the volumes of a terminating pod depend on it, so other pods need no field.
+            terminating_with_running_containers: meta.deletion_timestamp.is_some() && has_running_container,
         };
         Self {
             meta,
             spec: Interned::new(spec),
             node_name: own.node_name,
             phase: PodPhase::from(&*status.phase),
+            qos_class: QosClass::from(&*status.qos_class),
             pod_ips: ips,
             start_time: status.start_time,
             conditions,

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::ContainerStatus;
+use super::{ContainerStatus, ReportedResources};
 use crate::annotations::{
     CONFIG_MIRROR, JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,
     POD_DELETION_COST,
 };
-use crate::{ArcStr, Condition, InternedStr, Pod, Time};
+use crate::{ArcStr, ClaimStatus, Condition, InternedStr, Pod, Time};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RareFields {
@@ -20,7 +20,41 @@ pub(super) struct RareFields {
     pub(super) conditions: Box<[Condition]>,
     pub(super) containers: Box<[ContainerStatus]>,
     pub(super) annotations: ReadAnnotations,
-    pub(super) deletion_grace_seconds: Option<i64>,
+    /// `None` is the smallest number, which leaves room for `resource_claims`.
+    pub(super) deletion_grace_seconds: GraceSeconds,
+    pub(super) resource_claims: Option<Box<PodClaimStatuses>>,
+    /// `None` if all containers have what the spec requests.
+    #[expect(
+        clippy::box_collection,
+        reason = "one word in every pod with rare fields; a boxed slice has two"
+    )]
+    pub(super) reported_resources: Option<Box<Vec<ReportedResources>>>,
+    pub(super) terminating_with_running_containers: bool,
+}
+
+/// `deletionGracePeriodSeconds` in eight bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct GraceSeconds(i64);
+
+impl GraceSeconds {
+    const UNSET: Self = Self(i64::MIN);
+
+    pub(super) fn new(seconds: Option<i64>) -> Self {
+        seconds.map_or(Self::UNSET, Self)
+    }
+}
+
+impl Default for GraceSeconds {
+    fn default() -> Self {
+        Self::UNSET
+    }
+}
+
+/// The part of the status that names the ResourceClaims of a pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct PodClaimStatuses {
+    pub(super) statuses: Box<[ClaimStatus]>,
+    pub(super) extended_resource_claim: Option<ArcStr>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +149,30 @@ impl Pod {
     /// `deletionGracePeriodSeconds`.
     #[must_use]
     pub fn deletion_grace_seconds(&self) -> Option<i64> {
-        self.rare.as_deref()?.deletion_grace_seconds
+        let GraceSeconds(seconds) = self.rare.as_deref()?.deletion_grace_seconds;
+        (seconds != i64::MIN).then_some(seconds)
+    }
+
+    /// `status.resourceClaimStatuses`.
+    #[must_use]
+    pub fn resource_claim_statuses(&self) -> &[ClaimStatus] {
+        self.claim_statuses().map_or(&[], |claims| &claims.statuses)
+    }
+
+    /// `status.extendedResourceClaimStatus.resourceClaimName`; `None` without `extendedResourceClaimStatus`.
+    #[must_use]
+    pub fn extended_resource_claim(&self) -> Option<&ArcStr> {
+        self.claim_statuses()?.extended_resource_claim.as_ref()
+    }
+
+    fn claim_statuses(&self) -> Option<&PodClaimStatuses> {
+        self.rare.as_deref()?.resource_claims.as_deref()
+    }
+
+    /// Whether it is terminating and one of its containers runs.
+    #[must_use]
+    pub(super) fn terminating_with_running_containers(&self) -> bool {
+        self.rare.as_deref().is_some_and(|rare| rare.terminating_with_running_containers)
     }
 
     /// When its deletion was requested: the deletionTimestamp is the end of the grace period.

@@ -1,10 +1,18 @@
 //! The part of a pod spec that all pods of a template share.
 
-use serde::Deserialize;
+use std::collections::BTreeSet;
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::inline_volumes::{InlineVolume, WireInlineSource};
+use super::resources::{InitRequests, ResourceList, pod_level_requests};
+use super::secrets::{
+    EnvFromSource, EnvVar, ProjectedVolume, SecretReference, SecretVolume, VolumeWithSecret,
+};
 use crate::meta::{null_is_default, null_is_empty};
 use crate::placement::WireAffinity;
-use crate::{ArcStr, InternedStr, Toleration};
+use crate::{ArcStr, ClaimEntry, InternedStr, PersistentVolumeSource, Toleration};
 
 /// The fields of a pod spec that come from the template and that a controller reads. A field that differs between pods
 /// of one template must not be here, because then they could not share the allocation.
@@ -14,6 +22,8 @@ pub struct PodSpec {
     pub containers: Box<[Container]>,
     /// Sidecars: init containers with `restartPolicy: Always`.
     pub sidecars: Box<[Container]>,
+    /// All init containers, in order, sidecars included.
+    pub init_containers: Box<[Container]>,
     /// `Always`, `OnFailure` or `Never`.
     pub restart_policy: InternedStr,
     /// `tolerations`.
@@ -26,17 +36,53 @@ pub struct PodSpec {
     pub termination_grace_period_seconds: Option<i64>,
     /// `priority`.
     pub priority: Option<i32>,
+    /// The Secrets that containers, volumes and `imagePullSecrets` refer to, sorted.
+    pub secret_names: Box<[InternedStr]>,
+    /// `resourceClaims`.
+    pub resource_claims: Box<[ClaimEntry]>,
+    /// `schedulingGroup.podGroupName`; empty if the pod is in no PodGroup.
+    pub pod_group_name: InternedStr,
+    /// The names of the generic ephemeral volumes, in order.
+    pub ephemeral_volumes: Box<[InternedStr]>,
+    /// The inline volumes of plugins that attach volumes, or that did before their migration to CSI, in order.
+    pub inline_volumes: Box<[InlineVolume]>,
+    /// The requests of the whole pod, if `resources` sets some of them; see `PodRequests` of component-helpers.
+    pub pod_level_requests: Option<ResourceList>,
+    /// `resources`, those of the pod as a whole; `None` if it is not set.
+    pub pod_level_resources: Option<ResourceRequirements>,
+    /// `overhead`.
+    pub overhead: ResourceList,
+    /// `activeDeadlineSeconds`.
+    pub active_deadline_seconds: Option<i64>,
+    /// `priorityClassName`.
+    pub priority_class_name: InternedStr,
+    /// Whether a term of the pod affinity or anti-affinity has namespaces or a namespace selector.
+    pub has_cross_namespace_affinity: bool,
+}
+
+/// Requests and limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub struct ResourceRequirements {
+    /// `requests`.
+    pub requests: ResourceList,
+    /// `limits`.
+    pub limits: ResourceList,
 }
 
 /// A container.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Container {
     /// Its name.
     pub name: InternedStr,
     /// The ports it declares.
-    #[serde(deserialize_with = "null_is_empty")]
     pub ports: Box<[ContainerPort]>,
+    /// `resources.requests`.
+    pub requests: ResourceList,
+    /// `resources.limits`.
+    pub limits: ResourceList,
+    /// Whether it is a sidecar.
+    pub is_sidecar: bool,
 }
 
 /// A port that a container declares.
@@ -69,9 +115,13 @@ pub(super) struct Own {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WireSpec {
     #[serde(deserialize_with = "null_is_empty")]
-    containers: Box<[Container]>,
+    containers: Box<[WireContainer]>,
     #[serde(deserialize_with = "null_is_empty")]
-    init_containers: Box<[WireInitContainer]>,
+    init_containers: Box<[WireContainer]>,
+    #[serde(deserialize_with = "null_is_empty")]
+    ephemeral_containers: Box<[WireContainer]>,
+    #[serde(deserialize_with = "null_is_empty")]
+    image_pull_secrets: Box<[SecretReference]>,
     restart_policy: InternedStr,
     #[serde(deserialize_with = "null_is_empty")]
     tolerations: Box<[Toleration]>,
@@ -80,20 +130,41 @@ pub(super) struct WireSpec {
     host_network: bool,
     termination_grace_period_seconds: Option<i64>,
     priority: Option<i32>,
+    resources: Option<ResourceRequirements>,
+    overhead: ResourceList,
+    active_deadline_seconds: Option<i64>,
+    priority_class_name: InternedStr,
     node_name: InternedStr,
     hostname: ArcStr,
     affinity: Option<WireAffinity>,
     #[serde(deserialize_with = "null_is_empty")]
     volumes: Box<[WireVolume]>,
+    #[serde(deserialize_with = "null_is_empty")]
+    resource_claims: Box<[ClaimEntry]>,
+    #[serde(deserialize_with = "null_is_default")]
+    scheduling_group: WireSchedulingGroup,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct WireInitContainer {
+struct WireSchedulingGroup {
+    #[serde(deserialize_with = "null_is_default")]
+    pod_group_name: InternedStr,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireContainer {
     name: InternedStr,
     #[serde(deserialize_with = "null_is_empty")]
     ports: Box<[ContainerPort]>,
     restart_policy: InternedStr,
+    #[serde(deserialize_with = "null_is_empty")]
+    env: Box<[EnvVar]>,
+    #[serde(deserialize_with = "null_is_empty")]
+    env_from: Box<[EnvFromSource]>,
+    #[serde(deserialize_with = "null_is_default")]
+    resources: ResourceRequirements,
 }
 
 #[derive(Default, Deserialize)]
@@ -101,7 +172,28 @@ struct WireInitContainer {
 struct WireVolume {
     name: ArcStr,
     persistent_volume_claim: Option<WireClaim>,
+    ephemeral: Option<IgnoredAny>,
+    secret: Option<SecretVolume>,
+    projected: Option<ProjectedVolume>,
+    azure_file: Option<Box<WireInlineSource>>,
+    cephfs: Option<VolumeWithSecret>,
+    cinder: Option<Box<WireInlineSource>>,
+    flex_volume: Option<Box<WireInlineSource>>,
+    rbd: Option<VolumeWithSecret>,
+    #[serde(rename = "scaleIO")]
+    scale_io: Option<VolumeWithSecret>,
+    iscsi: Option<Box<WireInlineSource>>,
+    storageos: Option<VolumeWithSecret>,
+    csi: Option<Box<WireInlineSource>>,
+    fc: Option<Box<WireInlineSource>>,
+    aws_elastic_block_store: Option<Box<WireInlineSource>>,
+    gce_persistent_disk: Option<Box<WireInlineSource>>,
+    azure_disk: Option<Box<WireInlineSource>>,
+    vsphere_volume: Option<Box<WireInlineSource>>,
+    portworx_volume: Option<Box<WireInlineSource>>,
 }
+
+type ToSource = fn(&WireInlineSource) -> PersistentVolumeSource;
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -112,27 +204,122 @@ struct WireClaim {
 impl WireSpec {
     /// Separates the fields of the pod from those of its template.
     pub(super) fn split(self) -> (Own, PodSpec) {
+        let secret_names = self.secret_names();
+        let ephemeral = self.volumes.iter().filter(|volume| volume.ephemeral.is_some());
+        let ephemeral_volumes = ephemeral.map(|volume| InternedStr::from(&*volume.name)).collect();
+        let inline_volumes = self.volumes.iter().filter_map(WireVolume::inline_volume).collect();
+        let pod_level_requests = self.pod_level_requests();
         let claim = |volume: WireVolume| {
             Some((InternedStr::from(&*volume.name), volume.persistent_volume_claim?.claim_name))
         };
+        let has_cross_namespace_affinity =
+            self.affinity.as_ref().is_some_and(WireAffinity::is_cross_namespace);
         let own = Own {
             node_name: self.node_name,
             hostname: self.hostname,
             affinity_node: self.affinity.and_then(named_node),
             claims: self.volumes.into_iter().filter_map(claim).collect(),
         };
-        let sidecars = self.init_containers.into_iter().filter(|init| init.restart_policy == "Always");
+        let init = |init: WireContainer| {
+            let is_sidecar = init.restart_policy == "Always";
+            Container { is_sidecar, ..init.into_container() }
+        };
+        let init_containers: Box<[Container]> = self.init_containers.into_iter().map(init).collect();
         let spec = PodSpec {
-            containers: self.containers,
-            sidecars: sidecars.map(|init| Container { name: init.name, ports: init.ports }).collect(),
+            containers: self.containers.into_iter().map(WireContainer::into_container).collect(),
+            sidecars: init_containers.iter().filter(|container| container.is_sidecar).cloned().collect(),
+            init_containers,
             restart_policy: self.restart_policy,
             tolerations: self.tolerations,
             subdomain: self.subdomain,
             host_network: self.host_network,
             termination_grace_period_seconds: self.termination_grace_period_seconds,
             priority: self.priority,
+            secret_names,
+            resource_claims: self.resource_claims,
+            pod_group_name: self.scheduling_group.pod_group_name,
+            ephemeral_volumes,
+            inline_volumes,
+            pod_level_requests,
+            pod_level_resources: self.resources,
+            overhead: self.overhead,
+            active_deadline_seconds: self.active_deadline_seconds,
+            priority_class_name: self.priority_class_name,
+            has_cross_namespace_affinity,
         };
         (own, spec)
+    }
+
+    fn pod_level_requests(&self) -> Option<ResourceList> {
+        let containers = self.containers.iter().map(|container| &container.resources.requests);
+        let init_containers = self.init_containers.iter().map(|init| InitRequests {
+            requests: &init.resources.requests,
+            is_sidecar: init.restart_policy == "Always",
+        });
+        let set = &self.resources.as_ref()?.requests;
+        pod_level_requests(set, &self.overhead, containers, init_containers)
+    }
+
+    /// The Secrets that the spec refers to. Parity: VisitPodSecretNames.
+    fn secret_names(&self) -> Box<[InternedStr]> {
+        let mut names = BTreeSet::new();
+        let mut add = |name: &InternedStr| {
+            names.insert(name.clone());
+        };
+        self.image_pull_secrets.iter().for_each(|reference| add(&reference.name));
+        let containers =
+            self.containers.iter().chain(&self.init_containers).chain(&self.ephemeral_containers);
+        for container in containers {
+            let keys = container.env.iter().filter_map(EnvVar::secret);
+            keys.chain(container.env_from.iter().filter_map(EnvFromSource::secret)).for_each(&mut add);
+        }
+        self.volumes.iter().for_each(|volume| volume.visit_secrets(&mut add));
+        names.into_iter().filter(|name| !name.is_empty()).collect()
+    }
+}
+
+impl WireVolume {
+    /// The volume, if it is an inline volume of a plugin that attaches volumes.
+    fn inline_volume(&self) -> Option<InlineVolume> {
+        let sources: [(&Option<Box<WireInlineSource>>, ToSource); 11] = [
+            (&self.azure_file, WireInlineSource::azure_file),
+            (&self.cinder, WireInlineSource::cinder),
+            (&self.flex_volume, WireInlineSource::flex_volume),
+            (&self.iscsi, WireInlineSource::iscsi),
+            (&self.csi, WireInlineSource::csi),
+            (&self.fc, WireInlineSource::fc),
+            (&self.aws_elastic_block_store, WireInlineSource::aws_elastic_block_store),
+            (&self.gce_persistent_disk, WireInlineSource::gce_persistent_disk),
+            (&self.azure_disk, WireInlineSource::azure_disk),
+            (&self.vsphere_volume, WireInlineSource::vsphere_volume),
+            (&self.portworx_volume, WireInlineSource::portworx_volume),
+        ];
+        let name = InternedStr::from(&*self.name);
+        sources.into_iter().find_map(|(wire, to_source)| {
+            let wire = wire.as_deref()?;
+            Some(wire.volume(name.clone(), to_source(wire)))
+        })
+    }
+
+    fn visit_secrets(&self, visit: &mut impl FnMut(&InternedStr)) {
+        self.secret.iter().for_each(|volume| visit(&volume.secret_name));
+        self.azure_file.iter().for_each(|volume| visit(&volume.secret_name));
+        let projected = self.projected.iter().flat_map(|volume| &volume.sources);
+        let with_secret = [&self.cephfs, &self.rbd, &self.scale_io, &self.storageos];
+        let inline = [&self.cinder, &self.flex_volume, &self.iscsi];
+        let references = projected
+            .filter_map(|source| source.secret.as_ref())
+            .chain(with_secret.into_iter().flatten().filter_map(|volume| volume.secret_ref.as_ref()))
+            .chain(inline.into_iter().flatten().filter_map(|volume| volume.secret_ref.as_ref()))
+            .chain(self.csi.iter().filter_map(|volume| volume.node_publish_secret_ref.as_ref()));
+        references.for_each(|reference| visit(&reference.name));
+    }
+}
+
+impl WireContainer {
+    fn into_container(self) -> Container {
+        let ResourceRequirements { requests, limits } = self.resources;
+        Container { name: self.name, ports: self.ports, requests, limits, is_sidecar: false }
     }
 }
 

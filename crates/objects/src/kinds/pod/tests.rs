@@ -175,3 +175,127 @@ fn a_pod_with_missing_or_unknown_fields_is_decoded() {
     assert!(bare.spec.containers.is_empty() && !bare.is_ready() && bare.target_node().is_none());
     assert_eq!(pod(serde_json::json!({"metadata": {"name": "a"}})).phase, PodPhase::Unset);
 }
+
+#[test]
+fn conditions_keep_the_order_of_the_list() {
+    let types = |types: &[&str]| {
+        let conditions: Vec<_> =
+            types.iter().map(|r#type| serde_json::json!({"type": r#type, "status": "False"})).collect();
+        let pod = pod(serde_json::json!({"metadata": {"name": "p"}, "status": {"conditions": conditions}}));
+        assert!(pod.conditions().all(|(_, status)| status == "False"));
+        pod.conditions().map(|(r#type, _)| r#type.to_owned()).collect::<Vec<_>>()
+    };
+    for order in [
+        &[
+            "PodScheduled",
+            "x",
+            "Initialized",
+            "y",
+            "z",
+            "ContainersReady",
+            "Ready",
+            "PodReadyToStartContainers",
+        ][..],
+        &["x", "PodReadyToStartContainers", "Ready"],
+        &["Ready", "ContainersReady", "x"],
+        &["x", "y"],
+        &["Ready"],
+        &[],
+        // The second condition of a type keeps its place, too.
+        &["Ready", "x", "Ready", "PodScheduled"],
+    ] {
+        assert_eq!(types(order), order);
+    }
+    // Positions beyond the fifteenth are not exact, but no condition is lost.
+    let mut many: Vec<_> = (0..20).map(|n| format!("c{n:02}")).collect();
+    many.extend(["Ready", "PodScheduled"].map(str::to_owned));
+    let mut listed = types(&many.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(listed[..15], many[..15]);
+    listed.sort();
+    many.sort();
+    assert_eq!(listed, many);
+}
+
+/// A reference to a Secret of this name.
+fn reference(name: &str) -> serde_json::Value {
+    serde_json::json!({"name": name})
+}
+
+/// Proves LSTC-20.
+#[test]
+fn secrets_of_all_volume_kinds_are_found() {
+    let with_reference = |name: &str| serde_json::json!({"secretRef": reference(name)});
+    let volumes = [
+        ("secret", serde_json::json!({"secretName": "secret"})),
+        (
+            "projected",
+            serde_json::json!({"sources": [{"configMap": {"name": "x"}}, {"secret": {"name": "projected"}}]}),
+        ),
+        ("azureFile", serde_json::json!({"secretName": "azureFile", "shareName": "s"})),
+        ("cephfs", with_reference("cephfs")),
+        ("cinder", with_reference("cinder")),
+        ("flexVolume", with_reference("flexVolume")),
+        ("rbd", with_reference("rbd")),
+        ("scaleIO", with_reference("scaleIO")),
+        ("iscsi", with_reference("iscsi")),
+        ("storageos", with_reference("storageos")),
+        ("csi", serde_json::json!({"driver": "d", "nodePublishSecretRef": {"name": "csi"}})),
+    ];
+    for (kind, source) in volumes {
+        let volume = serde_json::json!({"name": "v", kind: source});
+        let pod = pod(serde_json::json!({"metadata": {"name": "p"}, "spec": {"volumes": [volume]}}));
+        assert_eq!(*pod.spec.secret_names, [InternedStr::from(kind)], "{kind}");
+    }
+    let others = serde_json::json!([
+        {"name": "v", "configMap": {"name": "x"}}, {"name": "c", "persistentVolumeClaim": {"claimName": "x"}},
+        {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}, {"name": "r", "rbd": {"pool": "x"}}]);
+    let pod = pod(serde_json::json!({"metadata": {"name": "p"}, "spec": {"volumes": others}}));
+    assert!(pod.spec.secret_names.is_empty());
+}
+
+/// Proves LSTC-19.
+#[test]
+fn secrets_of_all_containers_and_pull_secrets_are_found() {
+    let env = |name: &str| {
+        serde_json::json!([{"name": "a", "value": "x"}, {"name": "b", "valueFrom": {"fieldRef": {"fieldPath": "x"}}},
+            {"name": "c", "valueFrom": {"secretKeyRef": {"name": name, "key": "k"}}}])
+    };
+    let env_from =
+        |name: &str| serde_json::json!([{"configMapRef": {"name": "x"}}, {"secretRef": {"name": name}}]);
+    let container = |name: &str| serde_json::json!({"name": name, "env": env(&format!("{name}-env")), "envFrom": env_from(&format!("{name}-from"))});
+    let pod = pod(serde_json::json!({"metadata": {"name": "p"}, "spec": {
+        "containers": [container("main")], "initContainers": [container("init")],
+        "ephemeralContainers": [container("debug")],
+        "imagePullSecrets": [{"name": "registry"}, {"name": ""}, {}]}}));
+    let names: Vec<_> = pod.spec.secret_names.iter().map(InternedStr::as_str).collect();
+    let wanted = ["debug-env", "debug-from", "init-env", "init-from", "main-env", "main-from", "registry"];
+    assert_eq!(names, wanted);
+}
+
+#[test]
+fn a_pod_is_terminated_when_it_is_terminal_or_terminating_without_running_containers() {
+    let pod = |phase: &str, terminating: bool, of: &str, state: serde_json::Value| -> Pod {
+        let mut pod = serde_json::json!({
+            "metadata": {"name": "p", "namespace": "a"},
+            "spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}},
+                                 {"name": "tmp", "ephemeral": {}}, {"name": "e", "emptyDir": {}}]},
+            "status": {"phase": phase, of: [{"name": "x", "state": state}]}});
+        if terminating {
+            pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        }
+        serde_json::from_value(pod).unwrap()
+    };
+    let (running, ended) =
+        (serde_json::json!({"running": {}}), serde_json::json!({"terminated": {"exitCode": 0}}));
+    assert!(pod("Failed", false, "containerStatuses", running.clone()).is_terminated());
+    assert!(pod("Succeeded", false, "containerStatuses", running.clone()).is_terminated());
+    assert!(!pod("Running", false, "containerStatuses", ended.clone()).is_terminated());
+    for of in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
+        assert!(!pod("Running", true, of, running.clone()).is_terminated(), "{of}");
+        assert!(!pod("Running", true, of, serde_json::json!({})).is_terminated(), "{of}");
+        assert!(pod("Running", true, of, ended.clone()).is_terminated(), "{of}");
+        assert!(pod("Running", true, of, serde_json::json!({"waiting": {}})).is_terminated(), "{of}");
+    }
+    let claims: Vec<_> = pod("Running", false, "containerStatuses", running).used_claims().collect();
+    assert_eq!(claims, ["c", "p-tmp"]);
+}

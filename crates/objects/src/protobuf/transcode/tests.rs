@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{DecodeError, Encoded, EndpointSlice, Node, Object as _, ReplicaSet};
+use crate::{DecodeError, Encoded, EndpointSlice, Endpoints, Node, Object as _, ReplicaSet};
 
 /// Encodes varints.
 fn varints<const N: usize>(numbers: [usize; N]) -> Vec<u8> {
@@ -119,7 +119,7 @@ fn a_transcoded_node_keeps_conditions_taints_and_allocatable() {
     let node: Node = Encoded::Protobuf(&[part(1, &[&text(1, "n")]), spec, status].concat()).read().unwrap();
     let json = json!({
         "metadata": {"name": "n"},
-        "spec": {"unschedulable": true,
+        "spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["x", "y"], "unschedulable": true,
             "taints": [{"key": "full", "effect": "NoExecute", "timeAdded": "1970-01-01T00:01:01Z"}]},
         "status": {"allocatable": {"cpu": "1500m"},
             "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "1970-01-01T00:01:02Z"}]},
@@ -154,6 +154,24 @@ fn field_numbers_and_names_are_unique() {
     names(&REPLICA_SET, &mut Vec::new());
     names(&DEPLOYMENT, &mut Vec::new());
     names(&NODE, &mut Vec::new());
+    names(&ENDPOINTS, &mut Vec::new());
+    names(pod_template::message(), &mut Vec::new());
+}
+
+#[test]
+fn fields_of_a_template_that_hold_json_are_kept() {
+    let managed = |fields: &[u8]| {
+        let entry = part(17, &[&text(1, "kubectl"), &part(7, &[fields])]);
+        part(2, &[&part(3, &[&part(1, &[&entry])])])
+    };
+    let written = |message: &[u8]| -> Value {
+        let json = to_json(message, &REPLICA_SET).unwrap();
+        serde_json::from_str::<Value>(&json).unwrap()["spec"]["template"]["metadata"]["managedFields"].take()
+    };
+    let kept = written(&managed(&text(1, r#"{"f:spec":{}}"#)));
+    assert_eq!(kept, json!([{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}]));
+    assert_eq!(written(&managed(&[])), json!([{"manager": "kubectl", "fieldsV1": null}]));
+    assert_eq!(to_json(&managed(&text(2, "new")), &REPLICA_SET), Err(TranscodeError::UnknownField));
 }
 
 #[test]
@@ -178,5 +196,31 @@ fn a_transcoded_endpoint_slice_loses_no_field() {
     });
     assert_eq!(serde_json::from_str::<Value>(&to_json(&message, &ENDPOINT_SLICE).unwrap()).unwrap(), json);
     let read: EndpointSlice = Encoded::Protobuf(&message).read().unwrap();
+    assert_eq!(read, serde_json::from_value(json).unwrap());
+}
+
+#[test]
+fn transcoded_endpoints_lose_no_field() {
+    let target = part(2, &[&text(1, "Pod"), &text(2, "a"), &text(3, "p"), &text(4, "u"), &text(6, "7")]);
+    let ready = part(1, &[&text(1, "10.0.0.7"), &target, &text(3, "h"), &text(4, "n")]);
+    let not_ready = part(2, &[&text(1, "10.0.0.8"), &text(3, "")]);
+    let ports = [
+        part(3, &[&text(1, "http"), &number(2, 80), &text(3, "TCP"), &text(4, "h2c")]),
+        part(3, &[&text(1, ""), &number(2, 53), &text(3, "UDP")]),
+    ]
+    .concat();
+    let message =
+        [part(1, &[&text(1, "web"), &text(3, "a")]), part(2, &[&ready, &not_ready, &ports])].concat();
+    let json = json!({
+        "metadata": {"name": "web", "namespace": "a"},
+        "subsets": [{
+            "addresses": [{"ip": "10.0.0.7", "hostname": "h", "nodeName": "n",
+                           "targetRef": {"kind": "Pod", "namespace": "a", "name": "p", "uid": "u", "resourceVersion": "7"}}],
+            "notReadyAddresses": [{"ip": "10.0.0.8"}],
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP", "appProtocol": "h2c"}, {"port": 53, "protocol": "UDP"}],
+        }],
+    });
+    assert_eq!(serde_json::from_str::<Value>(&to_json(&message, &ENDPOINTS).unwrap()).unwrap(), json);
+    let read: Endpoints = Encoded::Protobuf(&message).read().unwrap();
     assert_eq!(read, serde_json::from_value(json).unwrap());
 }

@@ -1,5 +1,10 @@
 //! Pod templates, kept byte for byte so that a pod created from one loses no field.
 
+mod equality;
+mod fields;
+mod hash;
+mod typed;
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
@@ -10,6 +15,9 @@ use serde_json::{Map, Value};
 
 use crate::placement::WirePlacement;
 use crate::{Annotations, Interned, InternedStr, Labels, Placement};
+
+pub use fields::{Field, Fields, Omit, Shape, Struct, TABLE, pod_template_fields};
+pub use hash::safe_encode;
 
 /// A pod template: the JSON as the server sent it, and the fields that controllers read often. Equal templates share
 /// one allocation.
@@ -82,6 +90,27 @@ impl PodTemplate {
         serde_json::from_str(self.raw()).unwrap_or_default()
     }
 
+    /// The template as the original encodes it: with the fields of v1.37 only, and those that JSON always shows.
+    #[must_use]
+    pub fn typed_json(&self) -> Map<String, Value> {
+        typed::typed(self.json())
+    }
+
+    /// The pod-template-hash for a collision count, as the original computes it.
+    #[must_use]
+    pub fn pod_template_hash(&self, collisions: Option<i32>) -> String {
+        hash::pod_template_hash(&self.json(), collisions)
+    }
+
+    /// The text from which the pod-template-hash is computed.
+    #[must_use]
+    pub fn go_text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = hash::go_text(&mut text, &self.json());
+        text
+    }
+
     /// The labels of its pods.
     #[must_use]
     pub fn labels(&self) -> &Labels {
@@ -119,6 +148,24 @@ impl PodTemplate {
     }
 }
 
+/// Whether two templates, as JSON trees, are equal to a Deployment. Quantities are equal by value, times by instant,
+/// and fields that v1.37 does not have do not count.
+#[must_use]
+pub fn semantically_equal(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
+    equality::semantically_equal(one, other)
+}
+
+/// The template, as a JSON tree, as the original encodes it: with the fields of v1.37 only.
+#[must_use]
+pub fn typed(template: Map<String, Value>) -> Map<String, Value> {
+    typed::typed(template)
+}
+
+/// Removes the fields of a template that v1.37 does not have, and changes nothing else.
+pub fn drop_unknown_fields(template: &mut Map<String, Value>) {
+    typed::drop_unknown(template);
+}
+
 /// An empty template.
 impl Default for PodTemplate {
     fn default() -> Self {
@@ -151,33 +198,4 @@ impl<'de> Deserialize<'de> for PodTemplate {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TEXT: &str = r#"{"spec":{ "restartPolicy":"Never","newField":1e2,"hostNetwork":true},"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}}}"#;
-
-    #[test]
-    fn every_byte_is_kept_and_equal_templates_share_one_allocation() {
-        let one: PodTemplate = serde_json::from_str(TEXT).unwrap();
-        let two: PodTemplate = serde_json::from_str(TEXT).unwrap();
-        assert!(std::ptr::eq(one.raw(), two.raw()));
-        assert_eq!(serde_json::to_string(&one).unwrap(), TEXT);
-        assert_eq!(one.labels().value("a").map(InternedStr::as_str), Some("b"));
-        assert_eq!(one.annotations().value("c").map(|text| text.as_str()), Some("d"));
-        assert_eq!(one.restart_policy(), "Never");
-        assert!(one.placement().unwrap().host_network);
-        assert_eq!(one.json()["spec"]["restartPolicy"], "Never");
-    }
-
-    #[test]
-    fn null_templates_are_empty_and_malformed_ones_are_errors() {
-        for text in ["null", "{}", r#"{"metadata":null,"spec":null}"#] {
-            let template: PodTemplate = serde_json::from_str(text).unwrap();
-            assert!(template.labels().is_empty() && template.json().get("x").is_none());
-            assert_eq!(template.placement().unwrap(), Placement::default());
-        }
-        assert!(serde_json::from_str::<PodTemplate>("[1]").is_err());
-        assert!(serde_json::from_str::<PodTemplate>(r#"{"metadata":{"labels":7}}"#).is_err());
-        assert!(serde_json::from_value::<PodTemplate>(serde_json::json!({"spec": {}})).is_ok());
-    }
-}
+mod tests;
