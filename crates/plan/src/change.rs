@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use keleustes_objects::{ArcStr, Key, Object};
 
+use crate::{Measurement, PlannedEvent};
+
 /// A change of one cached object: its old state, its new state, or both.
 pub struct Change<T> {
     old: Option<Arc<T>>,
@@ -30,6 +32,18 @@ impl<T: Object> Change<T> {
     #[must_use]
     pub fn resync(object: Arc<T>) -> Self {
         Self { old: Some(object.clone()), new: Some(object), resync: true }
+    }
+
+    /// A list or a watch event delivered the object again, unchanged. A key that was dropped gets another chance.
+    #[must_use]
+    pub fn unchanged(object: Arc<T>) -> Self {
+        Self { old: Some(object.clone()), new: Some(object), resync: false }
+    }
+
+    /// The object was updated.
+    #[must_use]
+    pub fn updated(old: Arc<T>, new: Arc<T>) -> Self {
+        Self::between(Some(old), new)
     }
 
     pub(crate) fn between(old: Option<Arc<T>>, new: Arc<T>) -> Self {
@@ -66,10 +80,10 @@ impl<T: Object> Change<T> {
         }
     }
 
-    /// Both states, the old one first: when a reference changes, the old and the new referent are enqueued. A resync
-    /// yields its only state once.
+    /// Both states, the old one first: when a reference changes, the old and the new referent are enqueued. An unchanged
+    /// object yields its only state once.
     pub fn old_and_new(&self) -> impl Iterator<Item = &Arc<T>> {
-        let new = if self.resync { None } else { self.new.as_ref() };
+        let new = if self.is_unchanged() { None } else { self.new.as_ref() };
         self.old.iter().chain(new)
     }
 
@@ -79,10 +93,17 @@ impl<T: Object> Change<T> {
         self.new.is_none()
     }
 
-    /// Whether this is a resync of an unchanged object.
+    /// Whether this is a resync of an unchanged object. Only handlers without a resync period of their own ignore it,
+    /// and with it no relist; those that are about changes ask for [`Change::is_unchanged`].
     #[must_use]
     pub fn is_resync(&self) -> bool {
         self.resync
+    }
+
+    /// Whether the object is the same as before: a resync, or delivered again by a list.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        self.old.as_ref().zip(self.new.as_ref()).is_some_and(|(old, new)| Arc::ptr_eq(old, new))
     }
 }
 
@@ -144,26 +165,51 @@ impl fmt::Debug for Item {
     }
 }
 
-/// Collects the items that a change enqueues.
+/// Collects the items that a change enqueues, the metrics that it observes and the events that it records.
 #[derive(Default)]
 pub struct Enqueue {
-    items: Vec<(Item, Duration)>,
+    items: Vec<(Item, Option<Duration>)>,
+    measurements: Vec<Measurement>,
+    events: Vec<PlannedEvent>,
 }
 
 impl Enqueue {
-    /// Enqueues an item now.
+    /// Enqueues an item now (client-go: `Add`).
     pub fn add(&mut self, item: impl Into<Item>) {
-        self.items.push((item.into(), Duration::ZERO));
+        self.items.push((item.into(), None));
     }
 
-    /// Enqueues an item after a delay.
+    /// Enqueues an item after a delay (client-go: `AddAfter`). Such an item counts as a retry in
+    /// `workqueue_retries_total`, even if the delay is zero.
     pub fn add_after(&mut self, item: impl Into<Item>, delay: Duration) {
-        self.items.push((item.into(), delay));
+        self.items.push((item.into(), Some(delay)));
     }
 
-    /// The collected items with their delays, in order.
+    /// Observes a metric.
+    pub fn measure(&mut self, measurement: Measurement) {
+        self.measurements.push(measurement);
+    }
+
+    /// Records an event about the change itself, for a fact that no reconcile of the enqueued items sees.
+    pub fn record(&mut self, event: PlannedEvent) {
+        self.events.push(event);
+    }
+
+    /// The recorded events, in order.
     #[must_use]
-    pub fn into_items(self) -> Vec<(Item, Duration)> {
+    pub fn take_events(&mut self) -> Vec<PlannedEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// The observed metrics, in order.
+    #[must_use]
+    pub fn take_measurements(&mut self) -> Vec<Measurement> {
+        std::mem::take(&mut self.measurements)
+    }
+
+    /// The collected items in order, with the delay of those that were added with one.
+    #[must_use]
+    pub fn into_items(self) -> Vec<(Item, Option<Duration>)> {
         self.items
     }
 }

@@ -5,12 +5,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
 use keleustes_objects::{
     ApiError, ArcStr, DiscoveredResources, ErrorReason, InternedStr, Key, Kind, Object, PartialObjectMeta,
-    Resource, ResourceVersion, TypeMeta, Uid,
+    Resource, ResourceVersion, Time, TypeMeta, Uid,
 };
 
-use crate::{AnyObject, Effects, Item, KindEntry, Measurement, Plan, View};
+use crate::{
+    AnyObject, Effects, Item, KindEntry, Measurement, MonitorState, Plan, ReadRequest, Scale, View, Write,
+};
 
 /// A future that any executor may drive.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -37,8 +42,34 @@ pub trait ReconcileIo: Send {
     fn effects(&mut self, effects: Effects);
     /// Lists live objects with concurrent requests: one result per request, in order.
     fn list<'a>(&'a mut self, requests: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>>;
+    /// The cached result of API discovery, at most half a minute old.
+    fn cached_discovery(&mut self) -> BoxFuture<'_, Result<Arc<DiscoveredResources>, ApiError>> {
+        let discovery = self.discover();
+        Box::pin(async move { discovery.await.map(Arc::new) })
+    }
     /// Runs API discovery without a cache.
     fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>>;
+    /// Reads what is not an object of a known kind; `None` if it is not found.
+    fn read<'a>(&'a mut self, request: &'a ReadRequest) -> BoxFuture<'a, FetchResult>;
+    /// Lists one page of live metadata.
+    fn list_page<'a>(
+        &'a mut self,
+        request: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<MetadataPage, ApiError>> {
+        let message = format!("{} cannot be listed in pages here", request.resource);
+        Box::pin(async move { Err(ApiError::transport(ErrorReason::Other, message)) })
+    }
+    /// The state of a resource's monitor, which has this long to deliver its first list.
+    fn monitor<'a>(&'a mut self, _resource: &'a Resource, _wait: Duration) -> BoxFuture<'a, MonitorState> {
+        Box::pin(async { MonitorState::Missing })
+    }
+
+    /// Reads an OpenAPI v3 document, such as `apis/apps/v1`, or the index of all documents if the path is empty; `None`
+    /// if it is not found. With a hash from the index, the response may be cached on the way.
+    fn read_openapi<'a>(&'a mut self, document: &'a str, hash: &'a str) -> BoxFuture<'a, FetchResult> {
+        let _ = (document, hash);
+        Box::pin(async { Ok(None) })
+    }
 }
 
 /// A live object as JSON; `None` if it is not found.
@@ -53,6 +84,43 @@ pub struct ListRequest {
     pub namespace: InternedStr,
     /// The maximum number of objects; `None` lists all.
     pub limit: Option<u32>,
+    /// The label selector, as the API writes it; empty for all objects.
+    pub label_selector: String,
+    /// The field selector, as the API writes it; empty for all objects.
+    pub field_selector: String,
+}
+
+impl ListRequest {
+    /// Lists all objects of a kind in one namespace, or in all namespaces if it is empty.
+    #[must_use]
+    pub fn new(kind: KindEntry, namespace: &str) -> Self {
+        let (label_selector, field_selector) = (String::new(), String::new());
+        Self { kind, namespace: namespace.into(), limit: None, label_selector, field_selector }
+    }
+}
+
+/// A request for one page of a live list of metadata.
+#[derive(Clone, Debug)]
+pub struct PageRequest {
+    /// The resource.
+    pub resource: Resource,
+    /// The namespace; empty for all namespaces.
+    pub namespace: String,
+    /// The maximum number of objects; `None` lists all in one page.
+    pub limit: Option<u32>,
+    /// The token of the previous page; `None` for the first page.
+    pub continue_token: Option<String>,
+}
+
+/// One page of a live list of metadata.
+#[derive(Clone, Debug, Default)]
+pub struct MetadataPage {
+    /// The resourceVersion of the list.
+    pub resource_version: ResourceVersion,
+    /// The token of the next page, if there is one.
+    pub continue_token: Option<String>,
+    /// The objects.
+    pub objects: Vec<PartialObjectMeta>,
 }
 
 /// The listed objects.
@@ -151,7 +219,17 @@ impl<'a> Context<'a> {
     /// # Errors
     /// If the request fails or one of the objects cannot be decoded.
     pub async fn list<T: Kind>(&mut self, namespace: &str) -> Result<Vec<Arc<T>>, ApiError> {
-        let request = ListRequest { kind: KindEntry::of::<T>(), namespace: namespace.into(), limit: None };
+        self.list_selected(ListRequest::new(KindEntry::of::<T>(), namespace)).await
+    }
+
+    /// Lists the live objects that a request selects.
+    ///
+    /// # Errors
+    /// If the request fails or one of the objects cannot be decoded.
+    ///
+    /// # Panics
+    /// If the request is for another kind than `T`.
+    pub async fn list_selected<T: Object>(&mut self, request: ListRequest) -> Result<Vec<Arc<T>>, ApiError> {
         let mut results = self.io.list(&[request]).await;
         results.pop().unwrap_or_else(|| unreachable!("one result per request")).map(typed)
     }
@@ -165,12 +243,32 @@ impl<'a> Context<'a> {
         limit: Option<u32>,
     ) -> Vec<Result<Vec<Arc<PartialObjectMeta>>, ApiError>> {
         let request = |resource: &Resource| ListRequest {
-            kind: KindEntry::metadata_of(resource.clone()),
-            namespace: namespace.into(),
             limit,
+            ..ListRequest::new(KindEntry::metadata_of(resource.clone()), namespace)
         };
         let requests: Vec<_> = resources.into_iter().map(request).collect();
         self.io.list(&requests).await.into_iter().map(|listed| listed.map(typed)).collect()
+    }
+
+    /// Lists one page of the live metadata of any resource, with the resourceVersion of the list.
+    ///
+    /// # Errors
+    /// If the request fails or one of the objects cannot be decoded.
+    pub async fn list_page(&mut self, request: &PageRequest) -> Result<MetadataPage, ApiError> {
+        self.io.list_page(request).await
+    }
+
+    /// How far the monitor of a resource is. One that has not delivered its first list gets this long to do so.
+    pub async fn monitor(&mut self, resource: &Resource, wait: Duration) -> MonitorState {
+        self.io.monitor(resource, wait).await
+    }
+
+    /// The cached result of API discovery, at most half a minute old, for mappings from any kind to its resources.
+    ///
+    /// # Errors
+    /// If discovery never succeeded.
+    pub async fn cached_discovery(&mut self) -> Result<Arc<DiscoveredResources>, ApiError> {
+        self.io.cached_discovery().await
     }
 
     /// Runs API discovery without a cache.
@@ -179,6 +277,37 @@ impl<'a> Context<'a> {
     /// If no group could be discovered.
     pub async fn discover(&mut self) -> Result<DiscoveredResources, ApiError> {
         self.io.discover().await
+    }
+
+    /// Reads the `scale` subresource of an object of any kind; `None` if it is not found.
+    ///
+    /// # Errors
+    /// If the request fails or the response is no Scale.
+    pub async fn fetch_scale(&mut self, resource: &Resource, key: &Key) -> Result<Option<Scale>, ApiError> {
+        let request = ReadRequest::subresource(resource, key, "scale");
+        let Some(json) = self.io.read(&request).await? else { return Ok(None) };
+        Scale::from_json(&json).map(Some).ok_or_else(|| {
+            let message = format!("the scale of {resource} {key} cannot be read");
+            ApiError::transport(ErrorReason::UnreadableResponse, message)
+        })
+    }
+
+    /// Reads an OpenAPI v3 document, such as `apis/apps/v1`, or the index of all documents if the path is empty, as JSON;
+    /// `None` if it is not found.
+    ///
+    /// # Errors
+    /// If the request fails, or the response is too large.
+    pub async fn read_openapi(&mut self, document: &str, hash: &str) -> FetchResult {
+        self.io.read_openapi(document, hash).await
+    }
+
+    /// Reads what is not an object of a known kind, such as a response of an aggregated API, as JSON; `None` if it is
+    /// not found.
+    ///
+    /// # Errors
+    /// If the request fails, or the response is larger than the request allows.
+    pub async fn read(&mut self, request: &ReadRequest) -> FetchResult {
+        self.io.read(request).await
     }
 }
 
@@ -218,6 +347,10 @@ pub enum Outcome {
         uid: Uid,
         /// The name, which the server generates from `generateName`; empty if the response had none.
         name: ArcStr,
+        /// The creationTimestamp of the written object; `None` if the response had none.
+        creation_timestamp: Option<Time>,
+        /// The stored object, if the write asks for it with [`Write::returning_object`].
+        object: Option<Arc<Value>>,
     },
     /// The live object needed no write.
     Unneeded,
@@ -235,7 +368,17 @@ impl Outcome {
             resource_version: ResourceVersion::default(),
             uid: Uid::default(),
             name: ArcStr::default(),
+            creation_timestamp: None,
+            object: None,
         }
+    }
+
+    /// The stored object of a write that asks for it, in the projection that the caller needs; `None` if the write was
+    /// not done, or the object does not decode.
+    #[must_use]
+    pub fn stored<T: DeserializeOwned>(&self) -> Option<T> {
+        let Self::Done { object: Some(object), .. } = self else { return None };
+        T::deserialize(&**object).ok()
     }
 }
 
@@ -294,6 +437,12 @@ impl ReconcileError {
     #[must_use]
     pub fn from_api_error(error: &ApiError, reason: impl Into<String>) -> Self {
         Self { retry_after: error.retry_after, outage: error.reason.is_outage(), ..Self::because(reason) }
+    }
+
+    /// An error caused by a failed write of a plan.
+    #[must_use]
+    pub fn from_write(write: &Write, error: &ApiError) -> Self {
+        Self::from_api_error(error, format!("{write}: {error}"))
     }
 
     /// The same error without a log line, for a retry that is expected.

@@ -1,13 +1,15 @@
 //! The declaration of a controller: what enqueues its keys, what it reads, what it may write, how it decides.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{Kind, Resource};
 
+use crate::reconciler::SingleDecision;
 use crate::{
-    Action, AnyChange, AnyStore, BoxFuture, Change, Context, Enqueue, Index, Item, KindEntry, Metric,
-    Observer, Plan, ReconcileError, Requeue, Store, View, Write,
+    Action, AnyChange, AnyReconciler, AnyStore, Change, Enqueue, Index, Item, KindEntry, Measurement, Metric,
+    Observer, Plan, Reconciler, Store, View, Write,
 };
 
 /// A controller: its name, its identity and its loops.
@@ -40,7 +42,7 @@ pub struct Controller {
 pub struct Grant {
     /// The API group; empty for the core group, `*` for any.
     pub group: &'static str,
-    /// The resource, or `resource/subresource`; `*` for any.
+    /// The resource, or `resource/subresource`; `*` for any, `*/scale` for that subresource of any resource.
     pub resource: &'static str,
     /// The verbs.
     pub verbs: &'static [&'static str],
@@ -52,7 +54,7 @@ impl Grant {
     pub fn covers(&self, resource: &Resource, subresource: &str, verb: &str) -> bool {
         let resource_matches = match self.resource.split_once('/') {
             _ if self.resource == "*" => true,
-            Some((plural, granted)) => plural == resource.plural && granted == subresource,
+            Some((plural, granted)) => (plural == "*" || plural == resource.plural) && granted == subresource,
             None => self.resource == resource.plural && subresource.is_empty(),
         };
         resource_matches && (self.group == "*" || self.group == resource.group) && self.verbs.contains(&verb)
@@ -97,6 +99,9 @@ pub struct Loop {
     pub max_retries: Option<u32>,
     /// The rate limiter of retries.
     pub rate_limiter: RateLimiter,
+    /// The kind whose objects the items are named after, if they are named after objects of one kind; see
+    /// [`Loop::keyed_by`].
+    pub keyed_by: Option<KindEntry>,
     /// The kinds whose events enqueue items.
     pub watches: Vec<Watch>,
     /// All kinds that a reconcile reads from the caches, the watched ones included.
@@ -109,8 +114,31 @@ pub struct Loop {
     pub resync_period: Option<Duration>,
     /// Items that are enqueued when the loop starts, such as the key of a periodic pass over all objects.
     pub initial_items: Vec<Item>,
-    /// One decision per item, or a reconcile of several steps.
-    pub loop_kind: LoopKind,
+    /// Runs once before the loop starts; see [`Loop::before_start`].
+    pub start_step: Option<StartStep>,
+    /// Reconciles the items.
+    pub reconciler: Arc<dyn AnyReconciler>,
+}
+
+/// A step before a loop starts: it reads the caches and returns measurements. An error fails the start of the process.
+pub type StartStep = Arc<dyn Fn(&View<'_>) -> Result<Vec<Measurement>, String> + Send + Sync>;
+
+/// Why a controller cannot be constructed with its options. The process does not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConstructionError {
+    /// The canonical name of the controller.
+    pub controller: &'static str,
+    /// The message, as in the original.
+    pub message: String,
+}
+
+impl std::error::Error for ConstructionError {}
+
+/// The message alone: the log line that reports it names the controller in a field.
+impl fmt::Display for ConstructionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
 }
 
 /// The rate limiter of one queue: exponential backoff per item and a token bucket over all items.
@@ -153,7 +181,8 @@ impl DeclaredIndex {
     }
 }
 
-/// Enqueues items on events of one kind.
+/// Enqueues items on events of one kind. Clones share the enqueue function.
+#[derive(Clone)]
 pub struct Watch {
     /// The kind.
     pub kind: KindEntry,
@@ -161,34 +190,13 @@ pub struct Watch {
 }
 
 type AddIndex = Arc<dyn Fn(&mut dyn AnyStore) + Send + Sync>;
-type EnqueueFn = Box<dyn Fn(&AnyChange, &View<'_>, &mut Enqueue) + Send + Sync>;
+type EnqueueFn = Arc<dyn Fn(&AnyChange, &View<'_>, &mut Enqueue) + Send + Sync>;
 
 impl Watch {
     /// Collects the items that a change enqueues.
     pub fn enqueue(&self, change: &AnyChange, view: &View<'_>, items: &mut Enqueue) {
         (self.enqueue)(change, view, items);
     }
-}
-
-/// How a loop reconciles an item.
-pub enum LoopKind {
-    /// One decision, one plan.
-    Decide(Decide),
-    /// Several plans, each decided after the outcome of the one before it.
-    Reconcile(Arc<dyn Reconciler>),
-}
-
-/// Decides the plan of an item from the caches alone.
-pub type Decide = Arc<dyn Fn(&View<'_>, &Item) -> Plan + Send + Sync>;
-
-/// A reconcile of several steps, which alternates between deciding a plan and applying it.
-pub trait Reconciler: Send + Sync {
-    /// Reconciles one item.
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>>;
 }
 
 impl Controller {
@@ -294,35 +302,39 @@ impl Controller {
 impl Loop {
     /// A loop with a queue of this name and one worker.
     #[must_use]
-    pub fn new(queue: &'static str, loop_kind: LoopKind) -> Self {
+    pub fn reconciling(queue: &'static str, reconciler: impl Reconciler + 'static) -> Self {
         Self {
             queue,
             workers: 1,
             max_retries: None,
             rate_limiter: RateLimiter::DEFAULT,
+            keyed_by: None,
             watches: Vec::new(),
             reads: Vec::new(),
             starts_without: Vec::new(),
             indexes: Vec::new(),
             resync_period: None,
             initial_items: Vec::new(),
-            loop_kind,
+            start_step: None,
+            reconciler: Arc::new(reconciler),
         }
     }
 
-    /// A loop that decides one plan per item.
+    /// A loop that needs one decision per item, from the caches alone.
     #[must_use]
     pub fn deciding(
         queue: &'static str,
         decide: impl Fn(&View<'_>, &Item) -> Plan + Send + Sync + 'static,
     ) -> Self {
-        Self::new(queue, LoopKind::Decide(Arc::new(decide)))
+        Self::reconciling(queue, SingleDecision(decide))
     }
 
-    /// A loop that runs a [`Reconciler`] per item.
+    /// Declares that items are named after objects of this kind, and that what is written for one of them concerns no
+    /// later object of the same name: it does not wait until the caches have observed the writes for the earlier one.
     #[must_use]
-    pub fn reconciling(queue: &'static str, reconciler: impl Reconciler + 'static) -> Self {
-        Self::new(queue, LoopKind::Reconcile(Arc::new(reconciler)))
+    pub fn keyed_by<T: Kind>(mut self) -> Self {
+        self.keyed_by = Some(KindEntry::of::<T>());
+        self.reads::<T>()
     }
 
     /// Watches a kind. `enqueue` receives the old and the new state of the changed object.
@@ -334,7 +346,7 @@ impl Loop {
         let erased = move |change: &AnyChange, view: &View<'_>, items: &mut Enqueue| {
             enqueue(&change.typed::<T>(), view, items);
         };
-        self.watches.push(Watch { kind: KindEntry::of::<T>(), enqueue: Box::new(erased) });
+        self.watches.push(Watch { kind: KindEntry::of::<T>(), enqueue: Arc::new(erased) });
         self.reads::<T>()
     }
 
@@ -380,6 +392,17 @@ impl Loop {
     #[must_use]
     pub fn initial_item(mut self, item: impl Into<Item>) -> Self {
         self.initial_items.push(item.into());
+        self
+    }
+
+    /// Runs a step once, when the caches that the loop reads are synced and before its event handlers and workers
+    /// start. If it fails, the process ends with its error.
+    #[must_use]
+    pub fn before_start(
+        mut self,
+        step: impl Fn(&View<'_>) -> Result<Vec<Measurement>, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.start_step = Some(Arc::new(step));
         self
     }
 

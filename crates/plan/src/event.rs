@@ -1,6 +1,7 @@
 //! Events that a controller records.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use keleustes_objects::{Kind, Resource, ResourceVersion, Uid};
 
@@ -89,6 +90,23 @@ impl InvolvedObject {
             resource_version: version,
             field_path: String::new(),
         }
+    }
+}
+
+/// `TYPE REASON on KIND NAMESPACE/NAME uid=UID: MESSAGE`.
+impl fmt::Display for PlannedEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { involved_object, event_type, reason, message, .. } = self;
+        write!(f, "{} {reason} on {involved_object}: {message}", event_type.as_str())
+    }
+}
+
+/// `KIND NAMESPACE/NAME uid=UID`.
+impl fmt::Display for InvolvedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, namespace, name, uid, .. } = self;
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        write!(f, "{kind} {namespace}{slash}{name} uid={uid}")
     }
 }
 

@@ -54,6 +54,13 @@ impl AnyChange {
         Change::from_parts(typed(&self.old), typed(&self.new), self.resync)
     }
 
+    /// Whether the object is the same as before: a resync, or delivered again by a list.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        let states = self.old.as_ref().zip(self.new.as_ref());
+        states.is_some_and(|(old, new)| std::ptr::addr_eq(Arc::as_ptr(old), Arc::as_ptr(new)))
+    }
+
     /// Metadata of the latest known state.
     #[must_use]
     pub fn meta(&self) -> Option<&ObjectMeta> {
@@ -98,6 +105,10 @@ pub trait AnyStore: Send + Sync {
     fn additions(&self) -> Vec<AnyChange>;
     /// Metadata of one object.
     fn meta(&self, key: &Key) -> Option<&ObjectMeta>;
+    /// One object.
+    fn object(&self, key: &Key) -> Option<Arc<dyn AnyObject>>;
+    /// Calls `f` with the metadata of every object, sorted by namespace and name.
+    fn for_each_meta(&self, f: &mut dyn FnMut(&ObjectMeta));
     /// How many objects there are.
     fn len(&self) -> usize;
     /// Whether there are none.
@@ -159,6 +170,14 @@ impl<T: Object> AnyStore for Store<T> {
 
     fn meta(&self, key: &Key) -> Option<&ObjectMeta> {
         self.get(key).map(|object| Object::meta(&**object))
+    }
+
+    fn object(&self, key: &Key) -> Option<Arc<dyn AnyObject>> {
+        self.get(key).map(|object| object.clone() as Arc<dyn AnyObject>)
+    }
+
+    fn for_each_meta(&self, f: &mut dyn FnMut(&ObjectMeta)) {
+        self.all().for_each(|object| f(Object::meta(&**object)));
     }
 
     fn len(&self) -> usize {

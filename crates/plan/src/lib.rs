@@ -13,6 +13,8 @@ mod memory;
 mod metric;
 mod observer;
 mod plan;
+mod read;
+mod reconciler;
 pub mod rehearsal;
 mod store;
 mod view;
@@ -20,19 +22,21 @@ mod write;
 
 pub use change::{Change, Enqueue, Item};
 pub use context::{
-    Applied, BoxFuture, Context, FetchResult, ListRequest, ListResult, Outcome, ReconcileError, ReconcileIo,
-    Requeue,
+    Applied, BoxFuture, Context, FetchResult, ListRequest, ListResult, MetadataPage, Outcome, PageRequest,
+    ReconcileError, ReconcileIo, Requeue,
 };
 pub use controller::{
-    Controller, DebugHandler, DebugPage, Decide, DeclaredIndex, Grant, Loop, LoopKind, QpsMultiplier,
-    RateLimiter, Reconciler, Watch,
+    ConstructionError, Controller, DebugHandler, DebugPage, DeclaredIndex, Grant, Loop, QpsMultiplier,
+    RateLimiter, StartStep, Watch,
 };
 pub use event::{EventType, InvolvedObject, PlannedEvent};
 pub use kinds::{AnyChange, AnyObject, AnyStore, Decode, KindEntry};
-pub use memory::Memory;
+pub use memory::{Memory, ScratchMemory};
 pub use metric::{Buckets, Measurement, Metric, MetricType};
-pub use observer::{Effects, EnqueuedItem, Observer};
+pub use observer::{Effects, EnqueuedItem, MonitorState, Observer};
 pub use plan::{Plan, Step};
+pub use read::{ReadRequest, Scale};
+pub use reconciler::{AnyReconciler, Reconciler};
 pub use store::{DuplicateIndex, Index, Store};
 pub use view::{Now, View};
 pub use write::{

@@ -51,6 +51,8 @@ pub struct Measurement {
     pub labels: Vec<String>,
     /// The value.
     pub value: f64,
+    /// Whether the series with these label values is removed instead; the value does not matter then.
+    pub is_removal: bool,
 }
 
 impl Metric {
@@ -100,7 +102,17 @@ impl Metric {
     #[must_use]
     pub fn measurement(&'static self, labels: &[&str], value: f64) -> Measurement {
         assert_eq!(labels.len(), self.labels.len(), "wrong number of label values for {}", self.name);
-        Measurement { metric: self, labels: labels.iter().map(|label| (*label).to_owned()).collect(), value }
+        let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+        Measurement { metric: self, labels, value, is_removal: false }
+    }
+
+    /// Removes the series with these label values, for a metric whose series come and go with what they describe.
+    ///
+    /// # Panics
+    /// If the number of label values differs from the number of label names.
+    #[must_use]
+    pub fn removal(&'static self, labels: &[&str]) -> Measurement {
+        Measurement { is_removal: true, ..self.measurement(labels, 0.0) }
     }
 
     /// Adds one to a counter.

@@ -159,7 +159,7 @@ impl<T: Object> Store<T> {
     }
 
     /// Replaces all objects after a relist and returns the changes, deletions first. The store holds the new state
-    /// before a handler receives the first change. Unchanged objects yield no change. Objects in `unreadable` exist
+    /// before a handler receives the first change. An unchanged object yields [`Change::unchanged`]. Objects in `unreadable` exist
     /// but could not be decoded; their stored state stays, because reporting them as deleted would have the garbage
     /// collector delete their dependents.
     pub fn replace(
@@ -175,10 +175,7 @@ impl<T: Object> Store<T> {
         let mut changes = Vec::new();
         for object in objects {
             absent.remove(object.key());
-            let change = self.put(object);
-            if !change.is_resync() {
-                changes.push(change);
-            }
+            changes.push(self.put(object));
         }
         let mut deleted: Vec<_> = absent.into_iter().map(|row| row.0).collect();
         deleted.retain(|object| self.take(object.key()).is_some());
@@ -194,7 +191,7 @@ impl<T: Object> Store<T> {
                 && before.uid == after.uid
                 && !after.resource_version.is_empty()
             {
-                return Change::resync(old.clone());
+                return Change::unchanged(old.clone());
             }
             self.take(&after.key);
         }
@@ -345,7 +342,7 @@ mod tests {
 
     /// Proves INF-34, INF-35, INF-37, INF-144.
     #[test]
-    fn a_relist_yields_deletions_first_and_no_unchanged_objects() {
+    fn a_relist_yields_deletions_first_and_unchanged_objects_as_unchanged() {
         let mut store = Store::default();
         store.replace(
             [partial("a/kept", "1", "5"), partial("a/gone", "2", "6"), partial("a/new", "3", "7")],
@@ -357,9 +354,24 @@ mod tests {
             &[],
             "9".into(),
         );
+        let what = |change: &Change<PartialObjectMeta>| match (change.old(), change.new()) {
+            (None, _) => "added",
+            (_, None) => "deleted",
+            _ if change.is_unchanged() => "unchanged",
+            _ => "changed",
+        };
         let yielded: Vec<_> =
-            changes.iter().map(|change| (change.is_deletion(), change.latest().key().to_string())).collect();
-        assert_eq!(yielded, [(true, "a/gone".into()), (false, "a/added".into()), (false, "a/new".into())]);
+            changes.iter().map(|change| (what(change), change.latest().key().to_string())).collect();
+        assert_eq!(
+            yielded,
+            [
+                ("deleted", "a/gone".into()),
+                ("added", "a/added".into()),
+                ("unchanged", "a/kept".into()),
+                ("changed", "a/new".into())
+            ]
+        );
+        assert!(changes.iter().all(|change| !change.is_resync()));
         assert_eq!(keys(store.all()), ["a/added", "a/kept", "a/new"]);
     }
 

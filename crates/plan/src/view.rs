@@ -12,8 +12,26 @@ use crate::{AnyStore, KindEntry, Store};
 pub struct Now {
     /// Wall-clock time, as in API timestamps. It may jump.
     pub wall: Time,
+    /// The nanoseconds of the wall clock beyond `wall`.
+    pub wall_subsecond_nanoseconds: u32,
     /// Monotonic time since an arbitrary origin.
     pub monotonic: Duration,
+}
+
+impl Now {
+    /// The wall-clock time from now to the start of the second `time`; zero if it is not in the future.
+    #[must_use]
+    pub fn until(self, time: Time) -> Duration {
+        let seconds = u64::try_from(time.seconds_since(self.wall)).unwrap_or(0);
+        Duration::from_secs(seconds)
+            .saturating_sub(Duration::from_nanos(self.wall_subsecond_nanoseconds.into()))
+    }
+
+    /// The wall clock in nanoseconds since 1970.
+    #[must_use]
+    pub fn wall_nanoseconds(self) -> i128 {
+        i128::from(self.wall.unix_seconds()) * 1_000_000_000 + i128::from(self.wall_subsecond_nanoseconds)
+    }
 }
 
 /// An immutable view of the caches that a loop declares, at one moment.

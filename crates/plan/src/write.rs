@@ -8,7 +8,7 @@ use keleustes_objects::{ErrorReason, FullMeta, Key, Kind, ObjectMeta, Resource, 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{Outcome, PlannedEvent};
+use crate::{Outcome, PlannedEvent, Scale};
 
 /// One planned write. A constructor sets target and action; the builder methods refine it.
 #[derive(Clone)]
@@ -29,6 +29,10 @@ pub struct Write {
     pub because: Cow<'static, str>,
     /// Makes an event of the outcome.
     pub outcome_event: Option<OutcomeEventFn>,
+    /// Whether the outcome contains the stored object.
+    pub returns_object: bool,
+    /// Patch only: the field manager; empty for the one that the server derives from the user agent.
+    pub field_manager: &'static str,
 }
 
 /// Makes an event of the outcome of a write, or none.
@@ -56,6 +60,8 @@ pub enum Action {
         manager: &'static str,
         /// The applied fields.
         fields: Value,
+        /// The subresource; empty for the object itself.
+        subresource: &'static str,
     },
     /// PATCH of the object or of a subresource.
     Patch {
@@ -221,7 +227,7 @@ impl Write {
 
     /// Applies fields on behalf of a field manager.
     pub fn apply<T: Kind>(object: &T, manager: &'static str, fields: Value) -> Self {
-        Self::new(Target::of(object), Action::Apply { manager, fields })
+        Self::new(Target::of(object), Action::Apply { manager, fields, subresource: "" })
     }
 
     /// Patches a cached object.
@@ -294,6 +300,13 @@ impl Write {
         Self::put(object, "status", json!({"metadata": object.full_meta_json(), "status": status}))
     }
 
+    /// PUTs the Scale of an object of any kind with another number of replicas.
+    pub fn put_scale(target: Target, scale: &Scale, replicas: i32) -> Self {
+        let mut body = scale.json.clone();
+        body["spec"]["replicas"] = json!(replicas);
+        Self::new(target, Action::Put { body, subresource: "scale", conflict_tries: 1 })
+    }
+
     fn new(target: Target, action: Action) -> Self {
         Self {
             target,
@@ -304,7 +317,24 @@ impl Write {
             status_urgency: None,
             because: Cow::Borrowed(""),
             outcome_event: None,
+            returns_object: false,
+            field_manager: "",
         }
+    }
+
+    /// Asks for the stored object, which a later step reads with [`Outcome::stored`]. Other writes only ask for its
+    /// metadata, which is a tenth of a pod.
+    #[must_use]
+    pub fn returning_object(mut self) -> Self {
+        self.returns_object = true;
+        self
+    }
+
+    /// Patch only: names the field manager. A server-side apply names its own.
+    #[must_use]
+    pub fn field_manager(mut self, name: &'static str) -> Self {
+        self.field_manager = name;
+        self
     }
 
     /// Records an event that depends on the outcome.
@@ -346,11 +376,13 @@ impl Write {
         self
     }
 
-    /// Patch and edit only: writes the subresource.
+    /// Apply, patch and edit only: writes the subresource.
     #[must_use]
     pub fn on_subresource(mut self, name: &'static str) -> Self {
         match &mut self.action {
-            Action::Patch { subresource, .. } | Action::Edit(Edit { subresource, .. }) => *subresource = name,
+            Action::Apply { subresource, .. }
+            | Action::Patch { subresource, .. }
+            | Action::Edit(Edit { subresource, .. }) => *subresource = name,
             _ => {}
         }
         self
@@ -416,11 +448,11 @@ impl Write {
     #[must_use]
     pub fn subresource(&self) -> &'static str {
         match &self.action {
-            Action::Patch { subresource, .. }
+            Action::Apply { subresource, .. }
+            | Action::Patch { subresource, .. }
             | Action::Put { subresource, .. }
             | Action::Edit(Edit { subresource, .. }) => subresource,
             Action::Create(_)
-            | Action::Apply { .. }
             | Action::PatchMetadata(_)
             | Action::Delete { .. }
             | Action::DeleteCollection { .. } => "",

@@ -6,7 +6,7 @@
 
 mod io;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::pin;
@@ -14,12 +14,14 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
-use keleustes_objects::{ApiError, DiscoveredResources, ErrorReason, Key, Kind, Resource, Time, Uid};
+use keleustes_objects::{
+    ApiError, DiscoveredResources, ErrorReason, Key, Kind, Resource, ResourceVersion, Time, Uid,
+};
 use serde_json::{Value, json};
 
 use self::io::RehearsalIo;
 use crate::{
-    AnyChange, AnyStore, Change, Context, Enqueue, Guard, Item, KindEntry, Loop, LoopKind, Now,
+    AnyChange, AnyStore, Change, Context, Enqueue, Guard, Item, KindEntry, Loop, MonitorState, Now,
     ReconcileError, ReconcileIo as _, Requeue, Target, View,
 };
 
@@ -33,20 +35,33 @@ pub struct RehearsalCluster {
     changes_on_failure: BTreeMap<String, Option<Value>>,
     /// Paths of objects that stay terminating when they are deleted.
     blocked_deletions: BTreeSet<String>,
+    /// By verb and path: what the server stores for writes that return the stored object, in order.
+    stored: BTreeMap<String, VecDeque<Value>>,
     discovery: Result<DiscoveredResources, ApiError>,
+    /// The monitors by resource; the others are missing.
+    monitors: BTreeMap<Resource, MonitorState>,
+    /// The resourceVersion of every list in pages.
+    list_version: ResourceVersion,
     now: Now,
 }
 
 impl Default for RehearsalCluster {
     fn default() -> Self {
-        let now = Now { wall: Time::from_unix_seconds(1_800_000_000), monotonic: Duration::from_secs(1000) };
+        let now = Now {
+            wall: Time::from_unix_seconds(1_800_000_000),
+            wall_subsecond_nanoseconds: 0,
+            monotonic: Duration::from_secs(1000),
+        };
         Self {
             stores: Vec::new(),
             live: BTreeMap::new(),
             failures: BTreeMap::new(),
             changes_on_failure: BTreeMap::new(),
             blocked_deletions: BTreeSet::new(),
+            stored: BTreeMap::new(),
             discovery: Ok(DiscoveredResources::default()),
+            monitors: BTreeMap::new(),
+            list_version: ResourceVersion::from("1000"),
             now,
         }
     }
@@ -76,9 +91,16 @@ impl RehearsalCluster {
 
     /// Advances both clocks.
     pub fn advance_clock(&mut self, by: Duration) {
-        let seconds = i64::try_from(by.as_secs()).unwrap_or(i64::MAX);
+        let by_wall = Duration::from_nanos(self.now.wall_subsecond_nanoseconds.into()) + by;
+        let seconds = i64::try_from(by_wall.as_secs()).unwrap_or(i64::MAX);
         self.now.wall = Time::from_unix_seconds(self.now.wall.unix_seconds().saturating_add(seconds));
+        self.now.wall_subsecond_nanoseconds = by_wall.subsec_nanos();
         self.now.monotonic += by;
+    }
+
+    /// Sets the wall clock, as a jump does; the monotonic clock is not affected.
+    pub fn set_wall_clock(&mut self, wall: Time, nanoseconds: u32) {
+        (self.now.wall, self.now.wall_subsecond_nanoseconds) = (wall, nanoseconds);
     }
 
     /// Adds an object to the caches and to the live objects.
@@ -92,9 +114,20 @@ impl RehearsalCluster {
     /// # Panics
     /// If it cannot be decoded, or the loop does not declare its kind.
     #[must_use]
-    pub fn with_cached<T: Kind>(mut self, json: Value) -> Self {
+    pub fn with_cached<T: Kind>(self, json: Value) -> Self {
         let object: T = serde_json::from_value(json).expect("a well-formed object");
-        self.store_mut::<T>().apply(Arc::new(object));
+        self.with_cached_objects([object])
+    }
+
+    /// Adds decoded objects to the caches only, for clusters with very many of them.
+    ///
+    /// # Panics
+    /// If the loop does not declare their kind.
+    #[must_use]
+    pub fn with_cached_objects<T: Kind>(mut self, objects: impl IntoIterator<Item = T>) -> Self {
+        for object in objects {
+            self.store_mut::<T>().apply(Arc::new(object));
+        }
         self
     }
 
@@ -125,10 +158,43 @@ impl RehearsalCluster {
         self
     }
 
+    /// Sets the response to reads of a path, such as `/apis/apps/v1/namespaces/a/deployments/b/scale`.
+    #[must_use]
+    pub fn with_response(mut self, path: &str, json: Value) -> Self {
+        self.live.insert(path.to_owned(), json);
+        self
+    }
+
+    /// Sets the object that the server stores at the next write with this verb to this path, if the write returns it;
+    /// the path of a create ends in the name, which is empty for a review. Without it, that is the body of the write.
+    #[must_use]
+    pub fn storing(mut self, verb: &str, path: &str, object: Value) -> Self {
+        self.stored.entry(format!("{verb} {path}")).or_default().push_back(object);
+        self
+    }
+
+    fn next_stored(&mut self, verb: &str, path: &str) -> Option<Value> {
+        self.stored.get_mut(&format!("{verb} {path}"))?.pop_front()
+    }
+
     /// Sets the result of API discovery.
     #[must_use]
     pub fn with_discovery(mut self, discovery: Result<DiscoveredResources, ApiError>) -> Self {
         self.discovery = discovery;
+        self
+    }
+
+    /// Sets the state of a resource's monitor.
+    #[must_use]
+    pub fn with_monitor(mut self, resource: &Resource, state: MonitorState) -> Self {
+        self.monitors.insert(resource.clone(), state);
+        self
+    }
+
+    /// Sets the resourceVersion of lists in pages, which is 1000 by default.
+    #[must_use]
+    pub fn with_list_version(mut self, version: &str) -> Self {
+        self.list_version = ResourceVersion::from(version);
         self
     }
 
@@ -248,12 +314,50 @@ impl RehearsalCluster {
         self.items_enqueued_by::<T>(a_loop, &change.into())
     }
 
+    /// The items that a change enqueues, each with its delay, which is zero for those added at once.
+    #[must_use]
+    pub fn enqueued_with_delays<T: Kind>(&self, a_loop: &Loop, change: Change<T>) -> Vec<(String, Duration)> {
+        let items = self.enqueue::<T>(a_loop, &change.into()).into_items().into_iter();
+        items.map(|(item, delay)| (item.to_string(), delay.unwrap_or_default())).collect()
+    }
+
+    /// The events that a change records, one line each.
+    #[must_use]
+    pub fn events_recorded_by<T: Kind>(&self, a_loop: &Loop, change: Change<T>) -> Vec<String> {
+        let events = self.enqueue::<T>(a_loop, &change.into()).take_events();
+        events.iter().map(ToString::to_string).collect()
+    }
+
     fn items_enqueued_by<T: Kind>(&self, a_loop: &Loop, change: &AnyChange) -> Vec<String> {
+        let items = self.enqueue::<T>(a_loop, change).into_items().into_iter();
+        items.map(|(item, _)| item.to_string()).collect()
+    }
+
+    fn enqueue<T: Kind>(&self, a_loop: &Loop, change: &AnyChange) -> Enqueue {
         let (kind, mut enqueue) = (KindEntry::of::<T>(), Enqueue::default());
         for watch in a_loop.watches.iter().filter(|watch| watch.kind == kind) {
             watch.enqueue(change, &self.view(), &mut enqueue);
         }
-        enqueue.into_items().into_iter().map(|(item, _)| item.to_string()).collect()
+        enqueue
+    }
+
+    /// Runs the loop's step before its start and returns the measurements, one line each.
+    ///
+    /// # Errors
+    /// The error of the step.
+    pub fn start(&mut self, a_loop: &Loop) -> Result<String, String> {
+        let measured = a_loop.start_step.as_ref().map_or(Ok(Vec::new()), |step| step(&self.view()))?;
+        let mut io = RehearsalIo { cluster: self, transcript: String::new() };
+        measured.into_iter().for_each(|measurement| io.measure(measurement));
+        Ok(io.transcript)
+    }
+
+    /// The measurements that a change makes, one line each.
+    pub fn measured_by<T: Kind>(&mut self, a_loop: &Loop, change: Change<T>) -> String {
+        let measured = self.enqueue::<T>(a_loop, &change.into()).take_measurements();
+        let mut io = RehearsalIo { cluster: self, transcript: String::new() };
+        measured.into_iter().for_each(|measurement| io.measure(measurement));
+        io.transcript
     }
 
     /// Reconciles one item and returns the transcript: one line per write with its reason, and its outcome unless that
@@ -261,17 +365,7 @@ impl RehearsalCluster {
     pub fn reconcile(&mut self, a_loop: &Loop, item: impl Into<Item>) -> String {
         let item = item.into();
         let mut io = RehearsalIo { cluster: self, transcript: String::new() };
-        let result = match &a_loop.loop_kind {
-            LoopKind::Decide(decide) => {
-                let plan = decide(&io.cluster.view(), &item);
-                let requeue = plan.requeue_delay().map_or(Requeue::Forget, Requeue::After);
-                now_or_never(io.apply(plan)).all_done().map(|()| requeue)
-            }
-            LoopKind::Reconcile(reconciler) => {
-                let reconciler = reconciler.clone();
-                now_or_never(reconciler.reconcile(&mut Context::new(&mut io), &item))
-            }
-        };
+        let result = now_or_never(a_loop.reconciler.reconcile_boxed(&mut Context::new(&mut io), &item));
         let mut transcript = io.transcript;
         // Writing to a String cannot fail.
         let _ = match result {
@@ -283,6 +377,15 @@ impl RehearsalCluster {
             Err(ReconcileError { because, .. }) => writeln!(transcript, "retry: {because}"),
         };
         transcript
+    }
+
+    /// Reconciles one item and returns what the queue does with it.
+    ///
+    /// # Errors
+    /// That of the reconcile.
+    pub fn requeue(&mut self, a_loop: &Loop, item: impl Into<Item>) -> Result<Requeue, ReconcileError> {
+        let mut io = RehearsalIo { cluster: self, transcript: String::new() };
+        now_or_never(a_loop.reconciler.reconcile_boxed(&mut Context::new(&mut io), &item.into()))
     }
 
     /// Reconciles one item and returns the transcript without the bodies of the writes.
@@ -308,6 +411,14 @@ impl RehearsalCluster {
             })
             .collect()
     }
+}
+
+/// Whether a transcript ends with a retry because of an error with this message, be it that of a write or of a read.
+#[must_use]
+pub fn is_retried_because(transcript: &str, message: &str) -> bool {
+    let error = transcript.lines().next_back().and_then(|line| line.strip_prefix("retry: "));
+    let rest = error.and_then(|error| error.strip_suffix(message));
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(": "))
 }
 
 /// Completes a future that is never pending: all I/O of a rehearsal completes at once.
