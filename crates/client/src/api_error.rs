@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
-use keleustes_objects::{ApiError, ErrorReason};
+use keleustes_objects::{ApiError, ErrorReason, protobuf};
 use kube::core::Status;
 
 /// HTTP and TLS errors nest a few levels; a longer chain of sources has a cycle.
@@ -67,9 +67,9 @@ pub fn from_transport(error: &(dyn Error + 'static)) -> ApiError {
 #[must_use]
 pub fn from_response(code: u16, headers: &HeaderMap, body: &Bytes) -> ApiError {
     let retry_after = retry_after(headers);
-    match serde_json::from_slice::<Status>(body) {
+    match status_of(body) {
         // JSON from a proxy also parses as a Status, with every field empty.
-        Ok(mut status) if status.is_failure() => {
+        Some(mut status) if status.is_failure() => {
             if status.code == 0 {
                 status.code = code;
             }
@@ -81,6 +81,14 @@ pub fn from_response(code: u16, headers: &HeaderMap, body: &Bytes) -> ApiError {
             failure.retry_after = retry_after;
             failure
         }
+    }
+}
+
+/// The Status in a body: the API server encodes it like the object that was asked for.
+fn status_of(body: &Bytes) -> Option<Status> {
+    match protobuf::Envelope::open(body) {
+        Ok(envelope) => protobuf::from_slice(envelope.object, &protobuf::STATUS).ok(),
+        Err(_) => serde_json::from_slice(body).ok(),
     }
 }
 
@@ -147,6 +155,22 @@ mod tests {
         assert_eq!(failure.reason, ErrorReason::NamespaceTerminating);
         assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));
         assert_eq!(failure.message, "no");
+    }
+
+    /// Requests that accept protobuf are refused in protobuf.
+    #[test]
+    fn status_body_in_protobuf_is_decoded() {
+        let record = |number: u8, bytes: &[u8]| {
+            [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat()
+        };
+        let message = record(3, b"pods is forbidden");
+        let status =
+            [record(2, b"Failure"), message, record(4, b"Forbidden"), vec![6 << 3, 0x93, 3]].concat();
+        let type_meta = [record(1, b"v1"), record(2, b"Status")].concat();
+        let body = [b"k8s\0".as_slice(), &record(1, &type_meta), &record(2, &status)].concat();
+        let failure = from_response(403, &HeaderMap::new(), &Bytes::from(body));
+        assert_eq!((failure.reason, failure.code), (ErrorReason::Forbidden, 403));
+        assert_eq!(failure.to_string(), "pods is forbidden");
     }
 
     #[test]

@@ -10,8 +10,8 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use keleustes_objects::{
-    ApiError, ErrorReason, Key, Resource, ResourceVersion, Uid, decode_error_without_content, escape_html,
-    invalid_path_segment,
+    ApiError, ErrorReason, Key, Resource, ResourceVersion, Uid, decode_error_without_content,
+    encode_path_segment, escape_html, invalid_path_segment,
 };
 use kube::Client;
 use kube::client::Body;
@@ -104,9 +104,13 @@ pub struct WriteResponse {
     pub uid: Uid,
     /// The resourceVersion after the write.
     pub resource_version: ResourceVersion,
+    /// The creationTimestamp.
+    pub creation_timestamp: Option<keleustes_objects::Time>,
     /// False if the response is a Status, as for an object that is removed immediately. Then
     /// `resource_version` is empty and `uid` comes from the Status details.
     pub is_object: bool,
+    /// The stored object, after [`Call::send_for_object`].
+    pub object: Option<Value>,
 }
 
 impl Call {
@@ -166,6 +170,20 @@ impl Call {
         Self::at(Method::GET, path).checked("group", group).checked("version", version)
     }
 
+    /// An OpenAPI v3 document, such as `apis/apps/v1`, or the index of all documents if the path is empty.
+    #[must_use]
+    pub fn openapi(document: &str, hash: &str) -> Self {
+        let mut call = Self::at(Method::GET, "/openapi/v3".to_owned());
+        for segment in document.split('/').filter(|_| !document.is_empty()) {
+            call.path = format!("{}/{}", call.path, encode_path_segment(segment));
+            call = call.checked("document", segment);
+        }
+        if !hash.is_empty() {
+            call.query.push(("hash", hash.to_owned()));
+        }
+        call
+    }
+
     fn checked(mut self, what: &str, segment: &str) -> Self {
         if let Some(reason) = invalid_path_segment(segment) {
             self.invalid.get_or_insert_with(|| format!("invalid {what} {segment:?}: {reason}"));
@@ -177,6 +195,24 @@ impl Call {
     #[must_use]
     pub fn get(resource: &Resource, key: &Key) -> Self {
         Self::on_object(Method::GET, resource, key)
+    }
+
+    /// Gets a subresource of any name, or an element of an aggregated API. The response need not name the object, as
+    /// the metrics of pods do not, unless the subresource is `scale`.
+    #[must_use]
+    pub fn read(resource: &Resource, key: &Key, subresource: &str) -> Self {
+        let mut call = if key.name.is_empty() {
+            Self::list(resource, &key.namespace)
+        } else {
+            Self::on_object(Method::GET, resource, key)
+        };
+        if subresource != "scale" {
+            call.object = None;
+        }
+        if !subresource.is_empty() {
+            call = call.subresource(subresource);
+        }
+        call
     }
 
     /// Lists all objects, or those of one namespace.
@@ -261,11 +297,18 @@ impl Call {
         self
     }
 
+    /// Requests only the metadata of a list's objects.
+    #[must_use]
+    pub fn metadata_list_only(mut self) -> Self {
+        self.accept = METADATA_LIST;
+        self
+    }
+
     /// Addresses a subresource of the object, such as `status`.
     #[must_use]
     pub fn subresource(mut self, name: &str) -> Self {
         self.path.push('/');
-        self.path.push_str(name);
+        self.path.extend(encode_path_segment(name));
         self.checked("subresource", name)
     }
 
@@ -313,6 +356,17 @@ impl Call {
         Ok(self.clone().metadata_only().send_as::<WireResponse>(client).await?.into())
     }
 
+    /// Sends the request and decodes the stored object as well as its identity.
+    ///
+    /// # Errors
+    /// If the request fails or the response is not a success.
+    pub async fn send_for_object(&self, client: &Client) -> Result<WriteResponse, ApiError> {
+        let object = self.send(client).await?;
+        let undecodable = |_| unreadable_response(&format!("the response to {self} has malformed metadata"));
+        let wire = WireResponse::deserialize(&object).map_err(undecodable)?;
+        Ok(WriteResponse { object: Some(object), ..wire.into() })
+    }
+
     /// Sends the request and decodes the response.
     ///
     /// # Errors
@@ -335,6 +389,24 @@ impl Call {
             let response = self.open(client).await?;
             let body = response.into_body().collect().await;
             Ok(body.map_err(|error| api_error::from_kube(&error))?.to_bytes())
+        };
+        let body = self.with_timeout(answer).await?;
+        self.verify_object(&body)?;
+        Ok(body)
+    }
+
+    /// Like [`Self::send_for_bytes`], for a response of at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// If the request fails, or the response is not a success or larger.
+    pub async fn send_for_limited_bytes(&self, client: &Client, bytes_max: usize) -> Result<Bytes, ApiError> {
+        let answer = async {
+            let body = http_body_util::Limited::new(self.open(client).await?.into_body(), bytes_max);
+            let body = body.collect().await.map_err(|error| match error.downcast::<kube::Error>() {
+                Ok(error) => api_error::from_kube(&error),
+                Err(_) => unreadable_response(&format!("the response to {self} exceeds {bytes_max} bytes")),
+            })?;
+            Ok(body.to_bytes())
         };
         let body = self.with_timeout(answer).await?;
         self.verify_object(&body)?;
@@ -476,6 +548,7 @@ struct WireIdentity {
     namespace: keleustes_objects::InternedStr,
     uid: Uid,
     resource_version: ResourceVersion,
+    creation_timestamp: Option<keleustes_objects::Time>,
 }
 
 #[derive(Default, Deserialize)]
@@ -491,7 +564,9 @@ impl From<WireResponse> for WriteResponse {
             key: Key { namespace: wire.metadata.namespace, name: wire.metadata.name },
             uid: if is_object { wire.metadata.uid } else { wire.details.uid },
             resource_version: wire.metadata.resource_version,
+            creation_timestamp: wire.metadata.creation_timestamp,
             is_object,
+            object: None,
         }
     }
 }
@@ -543,6 +618,32 @@ mod tests {
             json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0,
                    "preconditions": {"uid": "u", "resourceVersion": "7"}, "propagationPolicy": "Background"})
         );
+    }
+
+    #[test]
+    fn read_encodes_the_subresource_and_refuses_one_that_is_a_path() {
+        let pods = Resource::namespaced("custom.metrics.k8s.io", "v1beta2", "pods", "MetricValueList");
+        let all = Key::namespaced("a", "*");
+        let read = Call::read(&pods, &all, "queue length?");
+        assert_eq!(
+            read.to_string(),
+            "GET /apis/custom.metrics.k8s.io/v1beta2/namespaces/a/pods/%2A/queue%20length%3F"
+        );
+        assert!(Call::read(&pods, &all, "../secrets").request().is_err());
+    }
+
+    #[tokio::test]
+    async fn limited_read_refuses_a_larger_response() {
+        let server = keleustes_apiserver::ApiServer::default();
+        let client = Client::new(server, "default");
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "large"}, "data": {"x": "QUJD".repeat(1000)}});
+        let created = Call::create(&secrets(), "default", &secret).send_for_object(&client).await.unwrap();
+        assert_eq!(created.object.unwrap()["data"], secret["data"]);
+        let call = Call::read(&secrets(), &Key::namespaced("default", "large"), "");
+        assert!(call.send_for_limited_bytes(&client, 10_000).await.is_ok());
+        let refused = call.send_for_limited_bytes(&client, 1_000).await.unwrap_err();
+        assert_eq!(refused.reason, ErrorReason::UnreadableResponse);
+        assert!(refused.to_string().contains("exceeds 1000 bytes"), "{refused}");
     }
 
     #[test]

@@ -19,8 +19,8 @@ use tower::Layer as _;
 use crate::call::{Call, unreadable_response};
 use crate::connect::{Connection, user_agent};
 use crate::layers::{
-    BearerToken, MaxInFlight, MayWrite, MiddlewareLayer, Observe, RateLimit, RequestObserver, RetryAfter,
-    Throttle, Token, TokenSource, Transport, UserAgent, WriteFence,
+    BearerToken, JsonOnly, MaxInFlight, MayWrite, MiddlewareLayer, Observe, RateLimit, RequestObserver,
+    RetryAfter, Throttle, Token, TokenSource, Transport, UserAgent, WriteFence,
 };
 
 /// The namespace of the controllers' service accounts.
@@ -37,6 +37,9 @@ const RETRY_DELAYS: [Duration; 3] =
 /// After a failed renewal the old token is used this long before the next attempt.
 const RENEWAL_RETRY_DELAY: Duration = Duration::from_secs(10);
 
+/// The rate limit of clients for discovery.
+const DISCOVERY_RATE: RateLimit = RateLimit { qps: 20.0, burst: 200 };
+
 /// Options of all clients of a manager.
 #[derive(Clone, Default)]
 pub struct ClientOptions {
@@ -48,6 +51,8 @@ pub struct ClientOptions {
     pub observer: Option<Arc<dyn RequestObserver>>,
     /// Whether each controller uses its own service account (`--use-service-account-credentials`).
     pub use_service_account_credentials: bool,
+    /// Whether watches are never read as protobuf (`--kube-api-content-type=application/json`).
+    pub json_only: bool,
 }
 
 /// Builds the clients of a manager.
@@ -97,6 +102,17 @@ impl ClientFactory {
         self.client(self.fenced(self.connection.with_credentials()), component)
     }
 
+    /// A client with the manager's own credentials for discovery, which sends many requests at long intervals: if there
+    /// are rate limits at all, this one is the client's own and not that of `--kube-api-qps`.
+    #[must_use]
+    pub fn discovery(&self, component: &str) -> Client {
+        let mut factory = self.clone();
+        if let Some(throttle) = &mut factory.options.throttle {
+            *throttle = DISCOVERY_RATE;
+        }
+        factory.root(component)
+    }
+
     /// The transport with fencing of writes, if this factory has it.
     fn fenced(&self, transport: Transport) -> Transport {
         match &self.may_write {
@@ -130,6 +146,9 @@ impl ClientFactory {
         let host = self.connection.host().to_owned();
         let observer = self.options.observer.clone();
         let mut transport = transport;
+        if self.options.json_only {
+            transport = Transport::new(MiddlewareLayer::new(JsonOnly).layer(transport));
+        }
         if let Some(observer) = &observer {
             transport = Transport::new(
                 MiddlewareLayer::new(Observe::new(&host, Arc::clone(observer))).layer(transport),
@@ -518,6 +537,64 @@ mod tests {
         let creation = FaultRule::new(InjectedFault::ApplyThen(Box::new(exists)));
         cluster.faults.add(creation.method(http::Method::POST).target("/serviceaccounts").times(1));
         read(&cluster.factory.for_controller("job-controller")).await.unwrap();
+    }
+
+    /// Proves RUN-24.
+    #[tokio::test(start_paused = true)]
+    async fn missing_namespace_is_created_before_the_service_account() {
+        let cluster = TestCluster::new();
+        assert!(cluster.server.remove("namespaces", "", "kube-system"));
+        read(&cluster.factory.for_controller("job-controller")).await.unwrap();
+        let requests = cluster.take_requests();
+        assert_eq!(
+            requests[..4],
+            [
+                &format!("GET {ACCOUNT}"),
+                "GET /api/v1/namespaces/kube-system",
+                "POST /api/v1/namespaces",
+                "POST /api/v1/namespaces/kube-system/serviceaccounts",
+            ]
+        );
+    }
+
+    /// Proves RUN-24.
+    #[tokio::test(start_paused = true)]
+    async fn namespace_that_cannot_be_created_is_no_reason_to_give_up_but_other_errors_are() {
+        let cluster = TestCluster::new();
+        let forbidden =
+            || FaultRule::new(InjectedFault::status(403, "Forbidden", "no")).method(http::Method::POST);
+        assert!(cluster.server.remove("namespaces", "", "kube-system"));
+        cluster.faults.add(forbidden().resource("namespaces"));
+        let failure = read(&cluster.factory.for_controller("job-controller")).await.unwrap_err();
+        assert_eq!(
+            failure.reason,
+            ErrorReason::NotFound,
+            "the server refuses an account without a namespace"
+        );
+        assert!(cluster.take_requests().iter().any(|line| line.ends_with("/serviceaccounts")));
+
+        let cluster = TestCluster::new();
+        cluster.faults.add(forbidden().resource("serviceaccounts"));
+        let failure = read(&cluster.factory.for_controller("job-controller")).await.unwrap_err();
+        assert_eq!(failure.reason, ErrorReason::Forbidden);
+        assert!(!cluster.take_requests().iter().any(|line| line.ends_with("/token")));
+    }
+
+    /// Proves GC-6.
+    #[tokio::test(start_paused = true)]
+    async fn discovery_has_a_rate_limit_of_its_own() {
+        let cluster = TestCluster::new();
+        let options =
+            ClientOptions { throttle: Some(RateLimit { qps: 1.0, burst: 1 }), ..ClientOptions::default() };
+        let factory = ClientFactory::new(cluster.factory.connection().clone(), options);
+        let discovery = factory.discovery("controller-discovery");
+        let start = Instant::now();
+        futures::future::join_all((0..200).map(|_| read(&discovery))).await;
+        assert_eq!(start.elapsed(), Duration::ZERO, "200 at once");
+        futures::future::join_all((0..40).map(|_| read(&discovery))).await;
+        assert_eq!(start.elapsed(), Duration::from_secs(2), "then 20 a second");
+        let agent = cluster.headers.0.lock()[0].1[USER_AGENT].to_str().unwrap().to_owned();
+        assert!(agent.ends_with("/controller-discovery"), "{agent}");
     }
 
     /// Proves RUN-30.

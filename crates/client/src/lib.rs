@@ -15,8 +15,11 @@ pub mod layers;
 mod reflector;
 
 pub use call::{Call, DeleteOptions, PatchType, PropagationPolicy, WriteResponse};
-pub use connect::{ConnectError, Connection, ConnectionObserver, ExecPluginStatus};
+pub use connect::{
+    ConnectError, Connection, ConnectionObserver, ExecPluginStatus, KUBERNETES_VERSION, OtherServer,
+    ServerTrust, set_commit,
+};
 pub use credentials::{ClientFactory, ClientOptions};
 pub use discovery::{ApiResource, DiscoveredResources, RestMapper, Subresource, discover};
 pub use layers::{ObservedRequest, RateLimit, RequestObserver};
-pub use reflector::{Decode, Delta, ListWatch, Reflector, ReflectorObserver};
+pub use reflector::{Decode, Delta, ListPage, ListWatch, Reflector, ReflectorObserver};

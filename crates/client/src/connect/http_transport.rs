@@ -72,7 +72,9 @@ impl TransportConfig {
             .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES);
         let pool = ConnectionPool::new(move || builder.build::<_, Body>(connector.clone()));
         let open = Arc::new(TransportGuard::new(&self.observer));
+        let server = without_path(&config.cluster_url);
         let service = ServiceBuilder::new()
+            .map_err(move |error: BoxError| ServerError::wrap(&server, error))
             .map_request(move |request| open.keep(request))
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
@@ -81,6 +83,36 @@ impl TransportConfig {
         // The pool already returns responses with a `ResponseBody`.
         Ok(Transport::new(service))
     }
+}
+
+/// A failed connection, with the server that it was meant for.
+#[derive(Debug, thiserror::Error)]
+#[error("API server {server}")]
+struct ServerError {
+    server: String,
+    source: BoxError,
+}
+
+impl ServerError {
+    /// Names the server in errors of the connection. Others, such as those of credential plugins, are not its fault.
+    fn wrap(server: &str, error: BoxError) -> BoxError {
+        let mut causes =
+            std::iter::successors(Some(&*error as &(dyn std::error::Error + 'static)), |cause| {
+                cause.source()
+            });
+        let is_of_connection = causes
+            .any(|cause| cause.is::<hyper_util::client::legacy::Error>() || cause.is::<std::io::Error>());
+        match is_of_connection {
+            true => Box::new(Self { server: server.to_owned(), source: error }),
+            false => error,
+        }
+    }
+}
+
+/// Scheme, host and port.
+fn without_path(url: &Uri) -> String {
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    format!("{}://{authority}", url.scheme_str().unwrap_or("https"))
 }
 
 /// Notifies the observer when the transport that owns it is created and dropped.

@@ -13,7 +13,7 @@ mod proxy;
 mod validation;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use bytes::Bytes;
@@ -111,6 +111,26 @@ pub enum ConnectError {
     },
 }
 
+/// A server that is not the API server of a kubeconfig, such as the secure port of a manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherServer {
+    /// Its URL.
+    pub url: String,
+    /// Who may vouch for its certificate.
+    pub trust: ServerTrust,
+}
+
+/// Who may vouch for the certificate of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerTrust {
+    /// The CA of the kubeconfig.
+    Kubeconfig,
+    /// The CA in this file.
+    CertificateAuthority(PathBuf),
+    /// The certificate is not verified.
+    Anyone,
+}
+
 /// The transports to one API server.
 #[derive(Clone)]
 pub struct Connection {
@@ -142,9 +162,46 @@ impl Connection {
         }
     }
 
+    /// Builds the transports to a server that is not the kubeconfig's API server, with the credentials of the kubeconfig.
+    ///
+    /// # Errors
+    /// If the configuration cannot be used. An exec plugin is not called yet.
+    pub fn open_other_server(kubeconfig: &Path, server: &OtherServer) -> Result<Self, ConnectError> {
+        let change = |cluster: &mut Cluster| {
+            cluster.server = Some(server.url.clone());
+            (cluster.proxy_url, cluster.tls_server_name) = (None, None);
+            match &server.trust {
+                ServerTrust::Kubeconfig => {}
+                ServerTrust::CertificateAuthority(file) => {
+                    cluster.certificate_authority_data = None;
+                    cluster.certificate_authority = Some(file.display().to_string());
+                    cluster.insecure_skip_tls_verify = None;
+                }
+                ServerTrust::Anyone => {
+                    (cluster.certificate_authority_data, cluster.certificate_authority) = (None, None);
+                    cluster.insecure_skip_tls_verify = Some(true);
+                }
+            }
+        };
+        Self::from_changed_kubeconfig(kubeconfig, change, ObserverHandle::new(None))
+    }
+
     fn from_kubeconfig(
         path: &Path,
         master: Option<&str>,
+        observer: ObserverHandle,
+    ) -> Result<Self, ConnectError> {
+        let change = |cluster: &mut Cluster| {
+            if let Some(master) = master {
+                cluster.server = Some(master.to_owned());
+            }
+        };
+        Self::from_changed_kubeconfig(path, change, observer)
+    }
+
+    fn from_changed_kubeconfig(
+        path: &Path,
+        change: impl FnOnce(&mut Cluster),
         observer: ObserverHandle,
     ) -> Result<Self, ConnectError> {
         let origin = format!("kubeconfig {}", path.display());
@@ -152,8 +209,8 @@ impl Connection {
         if let Some(problem) = validation::validate_file(&kubeconfig) {
             return Err(ConnectError::Unreadable { path: path.to_owned(), problem });
         }
-        if let (Some(cluster), Some(master)) = (current_cluster(&mut kubeconfig), master) {
-            cluster.server = Some(master.to_owned());
+        if let Some(cluster) = current_cluster(&mut kubeconfig) {
+            change(cluster);
         }
         let cluster = current_cluster(&mut kubeconfig).cloned().unwrap_or_default();
         let mut config = Config::try_from(kubeconfig).map_err(|error| kubeconfig_error(path, error))?;
@@ -288,8 +345,17 @@ impl Connection {
     }
 }
 
+/// The commit that the program was built from, for [`user_agent`].
+static COMMIT: OnceLock<String> = OnceLock::new();
+
+/// Sets the commit that user agents name, before the first client is built. Only the first call has an effect.
+pub fn set_commit(commit: &str) {
+    // client-go shortens it to seven digits, too.
+    let _ = COMMIT.set(commit.chars().take(7).collect());
+}
+
 /// The `User-Agent` of a component: program, version and platform like the original, then this program's name
-/// and version and the component.
+/// and version, with the commit if it is known, and the component.
 #[must_use]
 pub fn user_agent(component: &str) -> String {
     let arch = match std::env::consts::ARCH {
@@ -297,8 +363,10 @@ pub fn user_agent(component: &str) -> String {
         "aarch64" => "arm64",
         other => other,
     };
+    let commit = COMMIT.get().map_or("", String::as_str);
+    let plus = if commit.is_empty() { "" } else { "+" };
     format!(
-        "kube-controller-manager/{KUBERNETES_VERSION} ({}/{arch}) keleustes/{}/{component}",
+        "kube-controller-manager/{KUBERNETES_VERSION} ({}/{arch}) keleustes/{}{plus}{commit}/{component}",
         std::env::consts::OS,
         env!("CARGO_PKG_VERSION"),
     )

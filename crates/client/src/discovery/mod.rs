@@ -10,7 +10,7 @@ use kube::Client;
 use self::wire::{AggregatedGroup, Groups, PlainResource, PlainResources};
 use crate::call::Call;
 
-pub use keleustes_objects::{ApiResource, DiscoveredResources, Subresource};
+pub use keleustes_objects::{ApiResource, DiscoveredResources, GroupVersion, Subresource};
 pub use rest_mapper::RestMapper;
 
 /// Servers with aggregated discovery return all resources in one document, older ones a list of groups.
@@ -54,6 +54,11 @@ fn add_group(discovered: &mut DiscoveredResources, group: AggregatedGroup) {
     let name = group.metadata.name;
     for (index, version) in group.versions.into_iter().enumerate() {
         let group_version = group_version(&name, &version.version);
+        discovered.versions.push(GroupVersion {
+            group: name.clone(),
+            version: version.version.clone(),
+            preferred: index == 0,
+        });
         // The aggregator serves a cached document while the extension API server is unavailable.
         if version.freshness == "Stale" {
             let reason = format!("stale GroupVersion discovery: {group_version}");
@@ -69,6 +74,7 @@ fn add_group(discovered: &mut DiscoveredResources, group: AggregatedGroup) {
 
 async fn add_version(discovered: &mut DiscoveredResources, client: &Client, version: &wire::PlainVersion) {
     let group_version = group_version(&version.group, &version.version);
+    discovered.versions.push(version.into());
     let call = Call::group_version(&version.group, &version.version);
     match call.send_as::<PlainResources>(client).await {
         Ok(list) => add_plain(discovered, version, list.resources),
@@ -93,6 +99,8 @@ fn add_plain(
             .filter_map(|subresource| {
                 Some(Subresource {
                     name: subresource.name.strip_prefix(&prefix)?.to_owned(),
+                    group: subresource.group.clone(),
+                    version: subresource.version.clone(),
                     kind: subresource.kind.clone(),
                     verbs: subresource.verbs.clone(),
                 })

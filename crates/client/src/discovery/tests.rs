@@ -141,6 +141,7 @@ async fn mapping_is_found_by_kind_and_by_resource() {
     assert_eq!(mapper.mapping_for_resource("apps", Some("v1beta1"), "deployments").await, Ok(None));
 }
 
+/// Proves RUN-43.
 #[tokio::test(start_paused = true)]
 async fn discovery_is_fetched_on_demand_shared_and_expires_after_thirty_seconds() {
     let cluster = TestCluster::new();
@@ -163,6 +164,7 @@ async fn discovery_is_fetched_on_demand_shared_and_expires_after_thirty_seconds(
     assert_eq!(cluster.requested_paths().len(), 6);
 }
 
+/// Proves RUN-43.
 #[tokio::test(start_paused = true)]
 async fn unknown_kind_repeats_discovery_at_most_every_five_seconds() {
     let cluster = TestCluster::new();

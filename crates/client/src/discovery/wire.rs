@@ -3,7 +3,7 @@
 use keleustes_objects::{ApiError, Resource};
 use serde::{Deserialize, Deserializer};
 
-use super::{ApiResource, Subresource};
+use super::{ApiResource, GroupVersion, Subresource};
 use crate::call::unreadable_response;
 
 /// The content of a discovery root.
@@ -20,6 +20,13 @@ pub(super) struct PlainVersion {
     pub(super) group: String,
     pub(super) version: String,
     preferred: bool,
+}
+
+impl From<&PlainVersion> for GroupVersion {
+    fn from(version: &PlainVersion) -> Self {
+        let PlainVersion { group, version, preferred } = version;
+        Self { group: group.clone(), version: version.clone(), preferred: *preferred }
+    }
 }
 
 /// The document at `/api` or `/apis`: APIGroupDiscoveryList, APIVersions or APIGroupList.
@@ -64,6 +71,11 @@ pub(super) struct PlainResource {
     singular_name: String,
     #[serde(default)]
     namespaced: bool,
+    /// Group and version of `kind`, if they are not those of the resource.
+    #[serde(default)]
+    pub(super) group: String,
+    #[serde(default)]
+    pub(super) version: String,
     pub(super) kind: String,
     #[serde(default, deserialize_with = "null_is_default")]
     pub(super) verbs: Vec<String>,
@@ -125,6 +137,8 @@ struct AggregatedSubresource {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ResponseKind {
+    group: String,
+    version: String,
     kind: String,
 }
 
@@ -194,10 +208,9 @@ impl AggregatedResource {
         if kind.is_empty() {
             return None;
         }
-        let subresources = self.subresources.into_iter().map(|subresource| Subresource {
-            name: subresource.subresource,
-            kind: subresource.response_kind.unwrap_or_default().kind,
-            verbs: subresource.verbs,
+        let subresources = self.subresources.into_iter().map(|subresource| {
+            let ResponseKind { group, version, kind } = subresource.response_kind.unwrap_or_default();
+            Subresource { name: subresource.subresource, group, version, kind, verbs: subresource.verbs }
         });
         Some(ApiResource {
             subresources: subresources.collect(),

@@ -5,6 +5,7 @@
 //! client.
 
 mod bearer_token;
+mod json_only;
 mod max_in_flight;
 mod observe;
 mod retry_after;
@@ -25,6 +26,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceExt as _};
 
 pub use bearer_token::{BearerToken, Token, TokenSource};
+pub use json_only::JsonOnly;
 pub use max_in_flight::MaxInFlight;
 pub use observe::{Observe, ObservedRequest, RequestObserver};
 pub use retry_after::RetryAfter;

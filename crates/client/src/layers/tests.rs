@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{AUTHORIZATION, RETRY_AFTER, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use keleustes_objects::{ApiError, ErrorReason};
@@ -239,6 +239,33 @@ async fn user_agent_header_is_set() {
     let service = MiddlewareLayer::new(UserAgent::new("kcm/v1 (linux)\n")).layer(server.transport());
     service.oneshot(post("/x")).await.unwrap();
     assert_eq!(server.requests.lock()[0].2[USER_AGENT], "kcm/v1 (linux)");
+}
+
+/// Proves OPT-114.
+#[tokio::test(start_paused = true)]
+async fn protobuf_is_not_requested_if_only_json_is_wanted() {
+    let server = Server::responding(&[]);
+    let service = MiddlewareLayer::new(JsonOnly).layer(server.transport());
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    for (asked, sent) in [
+        (format!("{protobuf},application/json"), "application/json"),
+        (
+            format!(
+                "{protobuf};as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json;as=Table,application/json"
+            ),
+            "application/json;as=Table,application/json",
+        ),
+        ("application/json;as=Table".to_owned(), "application/json;as=Table"),
+        // Nothing else is accepted, so there is nothing to choose.
+        (protobuf.to_owned(), protobuf),
+    ] {
+        let mut request = post("/x");
+        request.headers_mut().insert(ACCEPT, asked.parse().unwrap());
+        service.clone().oneshot(request).await.unwrap();
+        assert_eq!(server.requests.lock().pop().unwrap().2[ACCEPT], sent);
+    }
+    service.oneshot(post("/x")).await.unwrap();
+    assert!(server.requests.lock()[0].2.get(ACCEPT).is_none());
 }
 
 /// A write that waits for `Retry-After` is not sent once the process may no longer write.

@@ -324,7 +324,7 @@ impl<T> Reflector<T> {
     }
 
     fn on_error(&mut self, failure: &ApiError) -> Option<Delta<T>> {
-        tracing::info!(resource = %self.decoder.list_watch.resource, error = %failure, "list or watch failed");
+        tracing::debug!(resource = %self.decoder.list_watch.resource, error = %failure, "list or watch failed");
         if let Some(observer) = &self.decoder.observer {
             observer.failed(&self.decoder.list_watch.resource, failure);
         }

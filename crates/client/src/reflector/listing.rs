@@ -1,6 +1,6 @@
 //! Lists the newest state once, in pages. It fails as a whole, and buffers the text of one object at a time.
 
-use keleustes_objects::{ApiError, Encoded, ErrorReason};
+use keleustes_objects::{ApiError, Encoded, ErrorReason, ResourceVersion};
 use kube::Client;
 use tokio::time::Instant;
 
@@ -11,10 +11,15 @@ use super::framing::ListItems;
 use super::policy::{PAGE_OBJECTS, ReflectorRequest};
 use crate::call::unreadable_response;
 
-/// The objects of one page and the continue token of the next.
-struct Page<T> {
-    objects: Vec<T>,
-    next: Option<String>,
+/// One page of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListPage<T> {
+    /// The resourceVersion of the list.
+    pub resource_version: ResourceVersion,
+    /// The objects.
+    pub objects: Vec<T>,
+    /// The continue token of the next page, if there is one.
+    pub next: Option<String>,
 }
 
 impl<T> ListWatch<T> {
@@ -54,7 +59,20 @@ impl<T> ListWatch<T> {
         }
     }
 
-    async fn page(&self, client: &Client, request: &ReflectorRequest) -> Result<Page<T>, ApiError> {
+    /// Lists one page of the newest state: the first one, or the one of a continue token.
+    ///
+    /// # Errors
+    /// If the request fails, or any object cannot be decoded.
+    pub async fn list_page(
+        &self,
+        client: &Client,
+        limit: Option<u32>,
+        continue_token: Option<String>,
+    ) -> Result<ListPage<T>, ApiError> {
+        self.page(client, &ReflectorRequest::List { version: String::new(), limit, continue_token }).await
+    }
+
+    async fn page(&self, client: &Client, request: &ReflectorRequest) -> Result<ListPage<T>, ApiError> {
         let deadline = Instant::now() + PAGE_TIMEOUT;
         let call = self.call(request);
         let timed_out = |_| {
@@ -73,11 +91,11 @@ impl<T> ListWatch<T> {
             split.map_err(|error| unreadable_response(&error.to_string()))?;
         }
         let envelope = items.finish().map_err(|error| unreadable_response(&error.to_string()))?;
-        let (_, next) = decode::envelope(&envelope)?;
+        let (resource_version, next) = decode::envelope(&envelope)?;
         if bad {
             return Err(unreadable_response(&format!("an object of {} cannot be decoded", self.resource)));
         }
-        Ok(Page { objects, next })
+        Ok(ListPage { resource_version, objects, next })
     }
 }
 
@@ -119,6 +137,25 @@ mod tests {
         assert_eq!(targets(&server).len(), 3);
         let elsewhere = metadata().in_namespace("kube-system").list(&client, None).await.unwrap();
         assert_eq!(elsewhere, []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn page_has_the_resource_version_of_the_list_and_the_token_of_the_next_page() {
+        let (server, _, client) = test_cluster(3);
+        let first = metadata().list_page(&client, Some(2), None).await.unwrap();
+        assert_eq!(first.objects.len(), 2);
+        assert!(
+            !first.objects[1].meta.resource_version.is_older_than(&first.objects[0].meta.resource_version)
+        );
+        assert!(!first.resource_version.is_older_than(&first.objects[1].meta.resource_version));
+        let last = metadata().list_page(&client, Some(2), first.next).await.unwrap();
+        assert_eq!((&*last.objects[0].key().name, last.next), ("n0002", None));
+        // A namespace that cannot exist is listed, too, for the resourceVersion alone.
+        let nowhere =
+            metadata().in_namespace("@fake:svm_ns!").list_page(&client, Some(1), None).await.unwrap();
+        assert_eq!((nowhere.objects.len(), &nowhere.resource_version), (0, &last.resource_version));
+        let path = "/api/v1/namespaces/@fake:svm_ns%21/serviceaccounts?limit=1";
+        assert_eq!(targets(&server).last().unwrap(), path);
     }
 
     #[tokio::test(start_paused = true)]

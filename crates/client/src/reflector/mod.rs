@@ -23,6 +23,7 @@ use keleustes_objects::{
 };
 
 pub use self::driver::Reflector;
+pub use self::listing::ListPage;
 use self::policy::ReflectorRequest;
 use crate::call::{Call, METADATA, METADATA_LIST};
 
@@ -43,6 +44,10 @@ pub struct ListWatch<T> {
     pub projection: Projection,
     /// The namespace; empty for all namespaces.
     pub namespace: String,
+    /// The label selector of live lists; empty for all objects.
+    pub label_selector: String,
+    /// The field selector of live lists; empty for all objects.
+    pub field_selector: String,
     /// Whether watches may use protobuf. Lists always use JSON.
     pub accepts_protobuf: bool,
     /// Decodes one object.
@@ -97,13 +102,15 @@ pub trait ReflectorObserver: Send + Sync {
 }
 
 impl<T: Object> ListWatch<T> {
-    /// A projection of a resource, in all namespaces.
+    /// A projection of a resource, in the namespace of the projection or in all.
     #[must_use]
     pub fn new(resource: Resource, projection: Projection) -> Self {
         Self {
             resource,
+            namespace: projection.namespace.to_owned(),
+            label_selector: String::new(),
+            field_selector: String::new(),
             projection,
-            namespace: String::new(),
             accepts_protobuf: T::SUPPORTS_PROTOBUF,
             decode: |object| object.read(),
             meta: T::meta,
@@ -135,10 +142,29 @@ impl<T> ListWatch<T> {
         self
     }
 
+    /// Restricts the list to objects that both selectors select, each as the API writes it; an empty one selects all.
+    ///
+    /// # Panics
+    /// If both the projection and the caller select by fields.
+    #[must_use]
+    pub fn selecting(mut self, label_selector: impl Into<String>, field_selector: impl Into<String>) -> Self {
+        (self.label_selector, self.field_selector) = (label_selector.into(), field_selector.into());
+        let selects_twice = self.projection.field_selector.is_some() && !self.field_selector.is_empty();
+        assert!(!selects_twice, "the kind's projection selects by fields already");
+        self
+    }
+
     fn call(&self, request: &ReflectorRequest) -> Call {
         let mut call = Call::list(&self.resource, &self.namespace);
-        if let Some(selector) = self.projection.field_selector {
-            call = call.query("fieldSelector", selector);
+        let projected = self.projection.field_selector.unwrap_or_default();
+        for (name, selector) in [
+            ("fieldSelector", projected),
+            ("labelSelector", &self.label_selector),
+            ("fieldSelector", &self.field_selector),
+        ] {
+            if !selector.is_empty() {
+                call = call.query(name, selector);
+            }
         }
         let (version, is_watch) = match request {
             ReflectorRequest::List { version, .. } => (version, false),

@@ -188,3 +188,22 @@ async fn observer_counts_transports() {
     }
     panic!("{:?}", *count.0.lock());
 }
+
+#[tokio::test]
+async fn failed_connection_names_the_server() {
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let files = Files::new();
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{name: c, cluster: {{server: 'https://{address}/prefix'}}}}]\n\
+         users: [{{name: u, user: {{token: hunter2}}}}]\n\
+         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
+    );
+    let connection = Connection::open(Some(&files.write("kubeconfig", &text)), None, None).unwrap();
+    let client = ClientFactory::new(connection, ClientOptions::default()).root("test");
+    let failure = Call::raw(Method::GET, "/version").send(&client).await.unwrap_err();
+    assert_eq!(failure.reason, keleustes_objects::ErrorReason::ConnectionRefused);
+    let message = failure.to_string();
+    assert!(message.contains(&format!("API server https://{address}: ")), "{message}");
+    assert!(message.contains("refused") && !message.contains("hunter2"), "{message}");
+}
