@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keleustes_client::{Delta, ListWatch, Reflector, ReflectorObserver, RestMapper};
-use keleustes_objects::{ApiError, Key, ObjectMeta, Resource, ResourceVersion, Uid};
+use keleustes_objects::{ApiError, Key, ObjectMeta, Projection, Resource, ResourceVersion, Uid};
 use keleustes_plan::{AnyChange, AnyObject, AnyStore, DeclaredIndex, KindEntry, Observer, View};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::time::Instant;
@@ -23,7 +23,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::{Clocks, Random};
+use crate::failure_log::FailureLog;
 use crate::handover::WrittenVersions;
+use crate::list_progress::{Advance, ListProgress};
 use crate::metrics::{CacheMetrics, Metrics};
 use crate::monitors::{MonitorContext, Monitors};
 use crate::ordered_watch::OrderedWatch;
@@ -35,17 +37,36 @@ pub(crate) const RESYNC_PERIOD_MIN: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Caches(Arc<Shared>);
 
+/// The clients of caches and monitors, each with a user agent of its own, as in the original.
+#[derive(Clone)]
+pub struct InformerClients {
+    /// Lists and watches the kinds that controllers read.
+    pub informers: kube::Client,
+    /// Lists and watches the metadata of all other kinds.
+    pub metadata: kube::Client,
+    /// Discovers the served resources.
+    pub discovery: kube::Client,
+}
+
+impl From<kube::Client> for InformerClients {
+    /// One client for everything.
+    fn from(client: kube::Client) -> Self {
+        Self { informers: client.clone(), metadata: client.clone(), discovery: client }
+    }
+}
+
 struct Shared {
-    client: kube::Client,
+    clients: InformerClients,
     clocks: Clocks,
     random: Random,
     metrics: Metrics,
     resync_period: Option<Duration>,
     uses_watch_list: AtomicBool,
     caches: Mutex<Vec<Arc<Cache>>>,
-    monitors: Mutex<Vec<Arc<Monitors>>>,
+    monitors: Mutex<Option<Arc<Monitors>>>,
     rest_mapper: RestMapper,
     written_versions: WrittenVersions,
+    failures: Arc<FailureLog>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -65,24 +86,18 @@ pub struct Cache {
     store: RwLock<Box<dyn AnyStore>>,
     /// How many lists the store has taken over.
     list_count: OrderedWatch<u64>,
-    /// How many deltas of any kind the store has taken over.
-    deltas: OrderedWatch<u64>,
-    /// The number of the last list that was requested; the first one is 1.
-    requested_list: OrderedWatch<u64>,
-    /// The number of the last list that was stored.
-    stored_list: OrderedWatch<u64>,
-    /// When the last list was requested, and its number.
-    last_request: Mutex<(Duration, u64)>,
-    /// The resourceVersion of the last watch event about an object.
-    last_event_version: Mutex<Option<ResourceVersion>>,
-    /// The resourceVersion of the last list.
-    last_list_version: Mutex<Option<ResourceVersion>>,
+    /// How far the store is, and which lists were requested.
+    progress: Arc<ListProgress>,
     /// Locked while changes are delivered, so that a handler added late gets every object first and then
     /// every change.
     event_handlers: Mutex<Vec<Arc<dyn EventHandler>>>,
+    /// Why the last list or watch failed, until the next one succeeds.
+    last_failure: Mutex<Option<String>>,
     clocks: Clocks,
     metrics: Metrics,
     counts: Option<CacheMetrics>,
+    /// Why the API server refused the last list or watch; `None` after a list.
+    refusal: Mutex<Option<ApiError>>,
 }
 
 /// Reads several caches together, at one moment.
@@ -97,20 +112,22 @@ pub struct CacheReader {
 }
 
 impl Caches {
-    /// No caches yet; they list and watch through this client. With a resync period, every object is
+    /// No caches yet; they list and watch through these clients. With a resync period, every object is
     /// delivered again to the event handlers after once to twice that time; zero means never.
     #[must_use]
     pub fn new(
-        client: kube::Client,
+        clients: impl Into<InformerClients>,
         clocks: Clocks,
         random: Random,
         metrics: Metrics,
         resync_period: Option<Duration>,
     ) -> Self {
+        let clients = clients.into();
         Self(Arc::new(Shared {
-            rest_mapper: RestMapper::new(client.clone()),
+            rest_mapper: RestMapper::new(clients.discovery.clone()),
             written_versions: WrittenVersions::new(clocks.clone()),
-            client,
+            failures: Arc::new(FailureLog::new(clocks.clone())),
+            clients,
             clocks,
             random,
             metrics,
@@ -151,28 +168,26 @@ impl Caches {
             rank: caches.len(),
             store: RwLock::new(entry.new_store()),
             list_count: OrderedWatch::new(0),
-            deltas: OrderedWatch::new(0),
-            requested_list: OrderedWatch::new(1),
-            stored_list: OrderedWatch::new(0),
-            last_request: Mutex::new((shared.clocks.monotonic(), 1)),
-            last_event_version: Mutex::default(),
-            last_list_version: Mutex::default(),
+            progress: Arc::new(ListProgress::new(shared.clocks.clone())),
             event_handlers: Mutex::default(),
+            last_failure: Mutex::default(),
             clocks: shared.clocks.clone(),
             metrics: shared.metrics.clone(),
             counts: shared.metrics.cache(entry),
+            refusal: Mutex::default(),
         });
         caches.push(cache.clone());
         shared.tasks.spawn(self.fill(cache.clone()));
         cache
     }
 
-    /// The cache of a resource without a field selector, if there is one already.
+    /// The cache of all objects of a resource, if there is one already.
     #[must_use]
     pub fn unfiltered_cache(&self, resource: &Resource) -> Option<Arc<Cache>> {
         let holds_all = |cache: &&Arc<Cache>| {
             let (there, projection) = (cache.entry.resource(), cache.entry.projection());
             projection.field_selector.is_none()
+                && projection.namespace.is_empty()
                 && (&there.group, &there.version, &there.plural)
                     == (&resource.group, &resource.version, &resource.plural)
         };
@@ -191,16 +206,23 @@ impl Caches {
         self.0.caches.lock().clone()
     }
 
-    /// The monitors of an observer. The first call starts them.
+    /// The monitors, if they have been started.
+    #[must_use]
+    pub fn all_monitors(&self) -> Option<Arc<Monitors>> {
+        self.0.monitors.lock().clone()
+    }
+
+    /// The monitors, which all observers share. The first call starts them.
     #[must_use]
     pub fn monitors(&self, observer: &Arc<dyn Observer>) -> Arc<Monitors> {
         let shared = &self.0;
         let mut monitors = shared.monitors.lock();
-        if let Some(there) = monitors.iter().find(|there| there.is_for(observer)) {
+        if let Some(there) = &*monitors {
+            there.subscribe(observer);
             return there.clone();
         }
         let ground = MonitorContext {
-            client: shared.client.clone(),
+            clients: shared.clients.clone(),
             rest_mapper: shared.rest_mapper.clone(),
             clocks: shared.clocks.clone(),
             random: shared.random.clone(),
@@ -208,9 +230,16 @@ impl Caches {
             tasks: shared.tasks.clone(),
             stop: shared.stop.clone(),
         };
-        let started = Monitors::start(observer.clone(), ground, self.clone());
-        monitors.push(started.clone());
+        let started = Monitors::start(ground, self.clone());
+        started.subscribe(observer);
+        *monitors = Some(started.clone());
         started
+    }
+
+    /// The client that lists and watches.
+    #[must_use]
+    pub fn client(&self) -> &kube::Client {
+        &self.0.clients.informers
     }
 
     /// The mapping from kinds to resources, discovered on demand and shared by all.
@@ -240,13 +269,18 @@ impl Caches {
         }
     }
 
-    /// The resources whose caches have not had their first list yet.
+    /// Which failures of lists and watches are logged.
+    pub(crate) fn failures(&self) -> &Arc<FailureLog> {
+        &self.0.failures
+    }
+
+    /// The resources whose caches have not had their first list yet, without those that the server need not serve.
     #[must_use]
     pub fn unsynced(&self) -> Vec<String> {
         let caches = self.0.caches.lock();
         caches
             .iter()
-            .filter(|cache| cache.list_count() == 0)
+            .filter(|cache| cache.list_count() == 0 && !cache.entry.projection().optional)
             .map(|cache| cache.entry.resource().to_string())
             .collect()
     }
@@ -265,8 +299,9 @@ impl Caches {
         let mut random = shared.random.fork();
         let factor = 1.0 + random.f64();
         let period = shared.resync_period.map(|period| period.mul_f64(factor).max(RESYNC_PERIOD_MIN));
-        let observer = Arc::new(ErrorObserver { metrics: shared.metrics.clone() });
-        let reflector = Reflector::new(shared.client.clone(), source, random).with_observer(observer);
+        let observer = Arc::new(ErrorObserver { failures: shared.failures.clone(), cache: cache.clone() });
+        let reflector =
+            Reflector::new(shared.clients.informers.clone(), source, random).with_observer(observer);
         let mut reflector = self.with_list_mode(reflector);
         async move {
             let mut timer = pin!(tokio::time::sleep(period.unwrap_or_default()));
@@ -275,8 +310,8 @@ impl Caches {
                 let restarts_timer = tokio::select! {
                     biased;
                     () = shared.stop.cancelled() => return,
-                    () = cache.requested_list.wait_for(|number| number > requested_list) => {
-                        requested_list = cache.requested_list.get();
+                    number = cache.progress.wait_for_request_after(requested_list) => {
+                        requested_list = number;
                         reflector.relist();
                         false
                     }
@@ -285,7 +320,7 @@ impl Caches {
                         let is_list = matches!(delta, Delta::Replace { .. });
                         cache.contain("cache", || cache.store_delta(delta));
                         if is_list {
-                            cache.stored_list.set(requested_list);
+                            cache.progress.list_delivered(requested_list);
                         }
                         is_list
                     }
@@ -342,12 +377,14 @@ impl CacheReader {
     }
 }
 
-/// The objects of a kind in all namespaces.
+/// The objects of a kind, in the namespace of its projection or in all.
 pub(crate) fn source(entry: &KindEntry) -> ListWatch<Arc<dyn AnyObject>> {
     ListWatch {
         resource: entry.resource().clone(),
+        namespace: entry.projection().namespace.to_owned(),
+        label_selector: String::new(),
+        field_selector: String::new(),
         projection: entry.projection().clone(),
-        namespace: String::new(),
         accepts_protobuf: entry.supports_protobuf(),
         decode: entry.decode(),
         meta: meta_of,
@@ -365,63 +402,41 @@ impl Cache {
         &self.entry
     }
 
-    /// The resource and its field selector, as one word.
+    /// The resource with the namespace and the field selector of the projection, as one word.
     #[must_use]
     pub fn name(&self) -> String {
-        let selector = self.entry.projection().field_selector;
-        selector.map_or_else(
-            || self.entry.resource().to_string(),
-            |selector| format!("{}?{selector}", self.entry.resource()),
-        )
+        let Projection { namespace, field_selector, .. } = self.entry.projection();
+        let (slash, question_mark) =
+            (if namespace.is_empty() { "" } else { "/" }, if field_selector.is_some() { "?" } else { "" });
+        let selector = field_selector.unwrap_or_default();
+        format!("{namespace}{slash}{}{question_mark}{selector}", self.entry.resource())
     }
 
-    /// The resourceVersion of the last watch event about an object, if there was one. Every cache of the same
-    /// objects receives it sooner or later, which does not hold for the resourceVersions of lists and
-    /// bookmarks.
+    /// How far the store is, and which lists were requested. The store keeps its content until a requested list
+    /// has come.
     #[must_use]
-    pub fn last_event_version(&self) -> Option<ResourceVersion> {
-        self.last_event_version.lock().clone()
-    }
-
-    /// The resourceVersion of the last list, if there was one.
-    #[must_use]
-    pub fn last_list_version(&self) -> Option<ResourceVersion> {
-        self.last_list_version.lock().clone()
-    }
-
-    /// Whether the cache is at this resourceVersion or a later one. A cache without a list is not.
-    #[must_use]
-    pub fn is_at_least(&self, version: &ResourceVersion) -> bool {
-        self.list_count() > 0 && !self.resource_version().is_older_than(version)
-    }
-
-    /// Returns as soon as the cache is at this resourceVersion or a later one.
-    pub async fn wait_until_at_least(&self, version: &ResourceVersion) {
-        self.deltas.wait_for(|_| self.is_at_least(version)).await;
-    }
-
-    /// Requests a list of the newest state. The store keeps its content until then. Returns the number of
-    /// that list.
-    pub fn request_relist(&self) -> u64 {
-        let mut last_request = self.last_request.lock();
-        self.requested_list.modify(|number| number + 1);
-        let number = self.requested_list.get();
-        *last_request = (self.clocks.monotonic(), number);
-        number
+    pub fn progress(&self) -> &Arc<ListProgress> {
+        &self.progress
     }
 
     /// Returns when the store holds a list that was requested at this monotonic time or later. A list that is
     /// running or done already counts.
     pub async fn wait_for_list_since(&self, moment: Duration) {
-        let (requested_at, last) = *self.last_request.lock();
-        let number = if requested_at >= moment { last } else { self.request_relist() };
-        self.stored_list.wait_for(|stored_list| stored_list >= number).await;
+        self.progress.wait_for_list_since(moment).await;
     }
 
     /// Returns as soon as the store holds its first list. Never, if the caches are stopped before: the caller
     /// has to stop waiting then.
     pub async fn wait_for_sync(&self) {
         self.list_count.wait_for(|lists| lists > 0).await;
+    }
+
+    /// Why the cache has no list yet, if the API server refused its requests: the kind is not served, or this process may
+    /// not list it. Other failures pass by themselves and are not reported.
+    #[must_use]
+    pub fn refusal(&self) -> Option<ApiError> {
+        let is_needed = self.list_count() == 0 && !self.entry.projection().optional;
+        self.refusal.lock().clone().filter(|_| is_needed)
     }
 
     /// How many lists the store has taken over: one when it is first filled, one more after each gap in which
@@ -447,6 +462,23 @@ impl Cache {
     #[must_use]
     pub fn has_observed_deletion(&self, key: &Key, uid: &Uid) -> bool {
         self.store.read().meta(key).is_none_or(|meta| meta.uid != *uid || meta.deletion_timestamp.is_some())
+    }
+
+    /// One object.
+    #[must_use]
+    pub fn object(&self, key: &Key) -> Option<Arc<dyn AnyObject>> {
+        self.store.read().object(key)
+    }
+
+    /// Calls `f` with the metadata of every object, under the read lock.
+    pub fn for_each_meta(&self, f: &mut dyn FnMut(&ObjectMeta)) {
+        self.store.read().for_each_meta(f);
+    }
+
+    /// Why the last list or watch failed; `None` if it did not.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<String> {
+        self.last_failure.lock().clone()
     }
 
     /// The number of objects.
@@ -484,12 +516,13 @@ impl Cache {
     }
 
     fn store_delta(&self, delta: Delta<Arc<dyn AnyObject>>) {
+        self.last_failure.lock().take();
         let began = self.clocks.monotonic();
         let event_handlers = self.event_handlers.lock();
-        let (is_list, size) = match &delta {
-            Delta::Replace { objects, .. } => (true, objects.len()),
-            Delta::Apply(_) | Delta::Delete(_) | Delta::DeleteKey { .. } => (false, 1),
-            Delta::Bookmark(_) => (false, 0),
+        let (advance, size) = match &delta {
+            Delta::Replace { objects, .. } => (Advance::List, objects.len()),
+            Delta::Apply(_) | Delta::Delete(_) | Delta::DeleteKey { .. } => (Advance::Event, 1),
+            Delta::Bookmark(_) => (Advance::Bookmark, 0),
         };
         if let Some(counts) = &self.counts {
             counts.reading(size);
@@ -512,13 +545,10 @@ impl Cache {
             };
             (changes, store.resource_version().clone())
         };
-        if is_list {
-            *self.last_list_version.lock() = Some(version.clone());
+        self.progress.advance(advance, &version);
+        if advance == Advance::List {
             self.list_count.modify(|lists| lists + 1);
-        } else if size > 0 {
-            *self.last_event_version.lock() = Some(version.clone());
         }
-        self.deltas.modify(|deltas| deltas + 1);
         self.deliver(&event_handlers, &changes);
         if let Some(counts) = &self.counts {
             let took = self.clocks.monotonic().saturating_sub(began);
@@ -549,15 +579,26 @@ impl Cache {
 
 /// Counts and logs the errors of a reflector.
 struct ErrorObserver {
-    metrics: Metrics,
+    failures: Arc<FailureLog>,
+    cache: Arc<Cache>,
 }
 
 impl ReflectorObserver for ErrorObserver {
     fn undecodable(&self, resource: &Resource, _object: &str) {
-        self.metrics.undecodable(resource);
+        self.cache.metrics.undecodable(resource);
     }
 
     fn failed(&self, resource: &Resource, failure: &ApiError) {
-        tracing::warn!(%resource, %failure, "list or watch failed, retrying");
+        log_failure(&self.failures, resource, failure);
+        *self.cache.last_failure.lock() = Some(failure.to_string());
+        let is_refused = matches!(failure.code, 401 | 403 | 404 | 405);
+        *self.cache.refusal.lock() = is_refused.then(|| failure.clone());
+    }
+}
+
+/// Logs a failed list or watch, unless an equal failure was logged just now, perhaps for another resource.
+pub(crate) fn log_failure(failures: &FailureLog, resource: &Resource, failure: &ApiError) {
+    if let Some(others) = failures.note(&failure.to_string()) {
+        tracing::warn!(%resource, %failure, others, "list or watch failed, retrying");
     }
 }

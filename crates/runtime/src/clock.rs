@@ -25,8 +25,12 @@ impl Clocks {
     /// Both clocks, read now.
     #[must_use]
     pub fn now(&self) -> Now {
-        let wall = Time::from_unix_seconds(self.wall_nanoseconds().div_euclid(1_000_000_000));
-        Now { wall, monotonic: self.monotonic() }
+        let nanoseconds = self.wall_nanoseconds();
+        Now {
+            wall: Time::from_unix_seconds(nanoseconds.div_euclid(1_000_000_000)),
+            wall_subsecond_nanoseconds: u32::try_from(nanoseconds.rem_euclid(1_000_000_000)).unwrap_or(0),
+            monotonic: self.monotonic(),
+        }
     }
 
     /// Nanoseconds since 1970.

@@ -1,19 +1,21 @@
 //! Executes plans: checks grants and guards, sends the writes, and reports them to the gate.
 
 mod patch_metadata;
+mod unknown_outcome;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream;
-use keleustes_client::{Call, DeleteOptions, PatchType, WriteResponse};
+use keleustes_client::{Call, DeleteOptions, ListPage, ListWatch, PatchType, WriteResponse};
 use keleustes_objects::{ApiError, DiscoveredResources, ErrorReason, Key, Resource, ResourceVersion, Uid};
 use keleustes_plan::{
     Action, Applied, Controller, Edit, Edited, FetchResult, Grant, Guard, Item, ListRequest, ListResult,
-    OnFailure, Outcome, PatchKind, Plan, PlannedEvent, PropagationPolicy, ReconcileError, Step, Target,
-    Write,
+    MetadataPage, OnFailure, Outcome, PageRequest, PatchKind, Plan, PlannedEvent, PropagationPolicy,
+    ReadRequest, ReconcileError, Step, Target, Write,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -21,8 +23,14 @@ use serde_json::{Value, json};
 use crate::caches::{self, Caches};
 use crate::clock::Clocks;
 use crate::gate::Gate;
+use crate::journal::Journal;
 use crate::metrics::Metrics;
 use crate::status_coalescing::StatusCoalescer;
+
+pub use self::unknown_outcome::UnknownWrites;
+
+/// The documents of the API server have up to three megabytes.
+const OPENAPI_BYTES_MAX: usize = 64 << 20;
 
 /// Executes the plans of one loop.
 pub struct Executor {
@@ -34,6 +42,8 @@ pub struct Executor {
     pub client: kube::Client,
     /// Holds the key back until the caches have observed its writes.
     pub gate: Arc<Gate>,
+    /// The writes whose outcome must be found out before their key is reconciled again.
+    pub unknown_writes: UnknownWrites,
     /// The caches, which keep the written resourceVersions for the handover record.
     pub caches: Caches,
     /// Coalesces status writes.
@@ -49,6 +59,8 @@ pub struct Executor {
     pub metrics: Metrics,
     /// How many writes of one plan may be in flight at once.
     pub in_flight_max: usize,
+    /// Holds the latest writes and events.
+    pub journal: Journal,
     /// Randomness for the waits after conflicts.
     pub random: Mutex<fastrand::Rng>,
 }
@@ -73,7 +85,9 @@ impl Executor {
         if stopped {
             applied.error = Some(ReconcileError::because(NOT_LEADING));
         } else {
-            plan.events().iter().cloned().for_each(|event| (self.record)(event));
+            for event in plan.events() {
+                self.record_event(item, event.clone());
+            }
             plan.measurements().iter().for_each(|measurement| self.metrics.measure(measurement));
         }
         let guards = Guards::default();
@@ -82,7 +96,7 @@ impl Executor {
                 _ if stopped => applied.outcomes.extend(step.writes().iter().map(|_| Outcome::NotSent)),
                 Step::One(write) => {
                     let outcome = self.write(item, write, &guards).await;
-                    stopped = self.record_outcome(&mut applied, write, outcome);
+                    stopped = self.record_outcome(item, &mut applied, write, outcome);
                 }
                 Step::SlowStart(writes) => {
                     stopped = self.slow_start(item, writes, &guards, &mut applied).await;
@@ -128,13 +142,7 @@ impl Executor {
 
     async fn read(&self, resource: &Resource, call: &Call) -> FetchResult {
         self.assert_may(resource, "get");
-        match call.send_for_bytes(&self.client).await {
-            Ok(bytes) => String::from_utf8(bytes.to_vec())
-                .map(Some)
-                .map_err(|_| ApiError::transport(ErrorReason::UnreadableResponse, "the answer is not UTF-8")),
-            Err(failure) if failure.reason == ErrorReason::NotFound => Ok(None),
-            Err(failure) => Err(failure),
-        }
+        decode_read(call.send_for_bytes(&self.client).await)
     }
 
     /// Lists live, with up to `in_flight_max` requests at once: one result for each request, in order.
@@ -143,14 +151,58 @@ impl Executor {
     /// If the controller's grants do not cover it.
     pub async fn list(&self, listings: &[ListRequest]) -> Vec<ListResult> {
         let list_one = |listing: &ListRequest| {
-            let ListRequest { kind, namespace, limit: at_most } = listing;
+            let ListRequest { kind, namespace, limit: at_most, label_selector, field_selector } = listing;
             self.assert_may(kind.resource(), "list");
             let source = caches::source(kind).in_namespace(&**namespace);
+            let source = source.selecting(label_selector, field_selector);
             let (client, at_most) = (self.client.clone(), *at_most);
             async move { source.list(&client, at_most).await }
         };
         let requests: Vec<_> = listings.iter().map(list_one).collect();
         stream::iter(requests).buffered(self.in_flight_max.max(1)).collect().await
+    }
+
+    /// Reads what is not an object of a known kind, as JSON.
+    ///
+    /// # Errors
+    /// If there is no response, or one that is larger than allowed or neither a success nor "not found".
+    ///
+    /// # Panics
+    /// If the controller's grants do not cover it.
+    pub async fn read_any(&self, request: &ReadRequest) -> FetchResult {
+        let ReadRequest { resource, key, subresource, query, bytes_max, not_found_is_error } = request;
+        self.assert_may_read(resource, subresource, request.verb());
+        let mut call = Call::read(resource, key, subresource);
+        call.query = query.clone();
+        match call.send_for_limited_bytes(&self.client, *bytes_max).await {
+            Err(failure) if failure.reason == ErrorReason::NotFound && *not_found_is_error => Err(failure),
+            response => decode_read(response),
+        }
+    }
+
+    /// Lists one page of the live metadata of a resource.
+    ///
+    /// # Errors
+    /// If the request fails, or an object cannot be decoded.
+    ///
+    /// # Panics
+    /// If the controller's grants do not cover it.
+    pub async fn list_page(&self, request: &PageRequest) -> Result<MetadataPage, ApiError> {
+        let PageRequest { resource, namespace, limit, continue_token } = request;
+        self.assert_may(resource, "list");
+        let source = ListWatch::metadata_of(resource.clone()).in_namespace(namespace);
+        let page = source.list_page(&self.client, *limit, continue_token.clone()).await?;
+        let ListPage { resource_version, objects, next } = page;
+        Ok(MetadataPage { resource_version, continue_token: next, objects })
+    }
+
+    /// Reads an OpenAPI v3 document, which every authenticated user may do.
+    ///
+    /// # Errors
+    /// If the request fails or the response is too large.
+    pub async fn read_openapi(&self, document: &str, hash: &str) -> FetchResult {
+        let call = Call::openapi(document, hash);
+        decode_read(call.send_for_limited_bytes(&self.client, OPENAPI_BYTES_MAX).await)
     }
 
     /// Runs API discovery.
@@ -176,7 +228,7 @@ impl Executor {
             let outcomes = join_all(batch.iter().map(|write| self.write(item, write, guards))).await;
             for (write, outcome) in batch.iter().zip(outcomes) {
                 failed |= matches!(outcome, Outcome::Failed(_));
-                stops |= self.record_outcome(applied, write, outcome);
+                stops |= self.record_outcome(item, applied, write, outcome);
             }
             rest = after;
             size = (size * 2).min(self.in_flight_max.max(1));
@@ -189,16 +241,24 @@ impl Executor {
     async fn parallel(&self, item: &Item, writes: &[Write], guards: &Guards, applied: &mut Applied) -> bool {
         let sent: Vec<_> = writes.iter().map(|write| self.write(item, write, guards)).collect();
         let outcomes: Vec<_> = stream::iter(sent).buffered(self.in_flight_max.max(1)).collect().await;
-        let results =
-            writes.iter().zip(outcomes).map(|(write, outcome)| self.record_outcome(applied, write, outcome));
+        let results = writes
+            .iter()
+            .zip(outcomes)
+            .map(|(write, outcome)| self.record_outcome(item, applied, write, outcome));
         results.fold(false, |stops, stopped| stops | stopped)
     }
 
+    fn record_event(&self, item: &Item, event: PlannedEvent) {
+        self.journal.record_event(self.controller, item, &event);
+        (self.record)(event);
+    }
+
     /// Adds an outcome to `applied` and returns whether it stops the plan.
-    fn record_outcome(&self, applied: &mut Applied, write: &Write, outcome: Outcome) -> bool {
+    fn record_outcome(&self, item: &Item, applied: &mut Applied, write: &Write, outcome: Outcome) -> bool {
         let mut stops = false;
+        self.journal.record_write(self.controller, item, write, &outcome);
         if let Some(event) = write.outcome_event.as_ref().and_then(|report| report(&outcome)) {
-            (self.record)(event);
+            self.record_event(item, event);
         }
         match &outcome {
             Outcome::Done { .. } => tracing::debug!(controller = self.controller, "{write}"),
@@ -212,7 +272,7 @@ impl Executor {
                     }
                     OnFailure::StopAndRetry | OnFailure::ContinueAndRetry => {
                         // The first failure is the reason; the longest Retry-After is kept.
-                        let again = ReconcileError::from_api_error(failure, format!("{write}: {failure}"));
+                        let again = ReconcileError::from_write(write, failure);
                         let (after, outage) = (again.retry_after, again.outage);
                         let retry = applied.error.get_or_insert(again);
                         retry.retry_after = retry.retry_after.max(after);
@@ -239,10 +299,14 @@ impl Executor {
     }
 
     fn assert_may(&self, resource: &Resource, verb: &str) {
+        self.assert_may_read(resource, "", verb);
+    }
+
+    fn assert_may_read(&self, resource: &Resource, subresource: &str, verb: &str) {
         let controller = self.controller;
         assert!(
-            self.grants.iter().any(|grant| grant.covers(resource, "", verb)),
-            "{controller} may not {verb} {resource}: its grants do not cover it"
+            self.grants.iter().any(|grant| grant.covers(resource, subresource, verb)),
+            "{controller} may not {verb} {resource} {subresource}: its grants do not cover it"
         );
     }
 
@@ -264,32 +328,45 @@ impl Executor {
             Action::DeleteCollection { propagation } => {
                 return self.delete_collection(&write.target, *propagation, write.ignored_errors).await;
             }
-            _ => self.send(&call_for(write)).await.map(Some),
+            _ => self.send(&call_for(write), write.returns_object).await.map(Some),
         };
         match result {
             Ok(Some(answer)) => {
                 if write.status_urgency.is_some() {
                     self.status_coalescer.lock().record_write(&item.key, self.clocks.monotonic());
                 }
-                self.record_success(item, write, &answer)
+                self.record_success(item, write, answer)
             }
             Ok(None) => Outcome::Unneeded,
             Err(failure) if write.ignored_errors.contains(&failure.reason) => {
                 self.expect_after_error(item, write, failure.reason);
                 Outcome::done()
             }
-            Err(failure) => Outcome::Failed(failure),
+            Err(failure) => {
+                if failure.may_have_taken_effect() {
+                    self.record_unknown_write(item, write);
+                }
+                Outcome::Failed(failure)
+            }
         }
     }
 
     /// The last check before a request is sent: only a leader writes.
-    async fn send(&self, call: &Call) -> Result<WriteResponse, ApiError> {
-        self.check_leading()?;
-        let answer = call.send_for_metadata(&self.client).await;
-        // After anything but a 4xx response it is unknown whether the write took effect.
-        if answer.as_ref().is_err_and(|failure| !(400..500).contains(&failure.code)) {
-            self.caches.written_versions().record_unknown_outcome();
+    async fn send(&self, call: &Call, returns_object: bool) -> Result<WriteResponse, ApiError> {
+        let written_versions = self.caches.written_versions();
+        let in_flight = written_versions.begin_write();
+        let answer = match self.check_leading() {
+            Ok(()) if returns_object => call.send_for_object(&self.client).await,
+            Ok(()) => call.send_for_metadata(&self.client).await,
+            Err(refused) => {
+                in_flight.finish();
+                return Err(refused);
+            }
+        };
+        if answer.as_ref().is_err_and(ApiError::may_have_taken_effect) {
+            written_versions.record_unknown_outcome();
         }
+        in_flight.finish();
         answer
     }
 
@@ -309,17 +386,24 @@ impl Executor {
             ..DeleteOptions::default()
         };
         let call = Call::delete_collection(&target.resource, &target.key.namespace, &deletion);
+        let written_versions = self.caches.written_versions();
+        let in_flight = written_versions.begin_write();
         let sent = match self.check_leading() {
-            Ok(()) => call.send_discarding_body(&self.client).await,
+            Ok(()) => {
+                // Which objects were deleted, and at which resourceVersions, is not known.
+                written_versions.record_unknown_outcome();
+                call.send_discarding_body(&self.client).await
+            }
             refused => refused,
         };
+        in_flight.finish();
         match sent {
             Err(failure) if !tolerated.contains(&failure.reason) => Outcome::Failed(failure),
             _ => Outcome::done(),
         }
     }
 
-    fn record_success(&self, item: &Item, write: &Write, answer: &WriteResponse) -> Outcome {
+    fn record_success(&self, item: &Item, write: &Write, answer: WriteResponse) -> Outcome {
         let target = &write.target;
         if answer.is_object {
             self.caches.written_versions().record_write(&target.resource, &answer.resource_version);
@@ -332,9 +416,15 @@ impl Executor {
         } else {
             self.gate.expect_version(item, &target.resource, &answer.resource_version);
         }
-        let WriteResponse { resource_version: version, uid, key, .. } = answer.clone();
+        let WriteResponse { resource_version: version, uid, key, creation_timestamp, object, .. } = answer;
         let name = if key.name.is_empty() { target.key.name.clone() } else { key.name };
-        Outcome::Done { resource_version: version, uid, name }
+        Outcome::Done {
+            resource_version: version,
+            uid,
+            name,
+            creation_timestamp,
+            object: object.map(Arc::new),
+        }
     }
 
     /// A tolerated error may show that the cache is stale. A reconcile before the cache has caught up would
@@ -343,6 +433,8 @@ impl Executor {
         let Target { resource, key, uid } = &write.target;
         match (&write.action, reason) {
             (Action::Create(_), ErrorReason::AlreadyExists) => self.gate.expect_present(item, resource, key),
+            // The object may exist with another resourceVersion.
+            (Action::Delete { resource_version_precondition: Some(_), .. }, ErrorReason::Conflict) => {}
             (Action::Delete { .. }, ErrorReason::NotFound | ErrorReason::Conflict) => {
                 self.gate.expect_deleted(item, resource, key, uid);
             }
@@ -377,7 +469,8 @@ impl Executor {
                     return Ok(None);
                 }
             }
-            match self.send(&with_subresource(Call::replace(resource, key, &live), edit.subresource)).await {
+            let call = with_subresource(Call::replace(resource, key, &live), edit.subresource);
+            match self.send(&call, write.returns_object).await {
                 Err(failure) if failure.reason == ErrorReason::Conflict && tries_left > 0 => {
                     self.wait_after_conflict().await;
                 }
@@ -394,12 +487,13 @@ impl Executor {
     async fn put(&self, write: &Write, body: &Value, tries: u32) -> Result<Option<WriteResponse>, ApiError> {
         let Target { resource, key, .. } = &write.target;
         let part = write.subresource();
-        match self
-            .send(&with_subresource(Call::replace(resource, key, &with_type(resource, body)), part))
-            .await
-        {
+        // A Scale has its own kind, which it was read with, and its absence is an error.
+        let is_scale = part == "scale";
+        let body_with_type = if is_scale { body.clone() } else { with_type(resource, body) };
+        let call = with_subresource(Call::replace(resource, key, &body_with_type), part);
+        match self.send(&call, write.returns_object).await {
             Err(failure) if failure.reason == ErrorReason::Conflict && tries > 1 && !part.is_empty() => {}
-            Err(failure) if failure.reason == ErrorReason::NotFound => return Ok(None),
+            Err(failure) if failure.reason == ErrorReason::NotFound && !is_scale => return Ok(None),
             answer => return answer.map(Some),
         }
         self.wait_after_conflict().await;
@@ -426,6 +520,16 @@ impl Executor {
     }
 }
 
+fn decode_read(response: Result<Bytes, ApiError>) -> FetchResult {
+    match response {
+        Ok(bytes) => String::from_utf8(bytes.to_vec())
+            .map(Some)
+            .map_err(|_| ApiError::transport(ErrorReason::UnreadableResponse, "the answer is not UTF-8")),
+        Err(failure) if failure.reason == ErrorReason::NotFound => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
 fn with_subresource(call: Call, subresource: &str) -> Call {
     if subresource.is_empty() { call } else { call.subresource(subresource) }
 }
@@ -435,15 +539,11 @@ fn call_for(write: &Write) -> Call {
     let Target { resource, key, uid } = &write.target;
     match &write.action {
         Action::Create(body) => Call::create(resource, &key.namespace, &with_type(resource, body)),
-        Action::Apply { manager, fields } => {
+        Action::Apply { manager, fields, subresource } => {
             let mut fields = with_type(resource, fields);
             fields["metadata"]["name"] = json!(key.name);
-            Call::patch(
-                resource,
-                key,
-                PatchType::Apply { manager: (*manager).to_owned(), force: true },
-                &fields,
-            )
+            let form = PatchType::Apply { manager: (*manager).to_owned(), force: true };
+            with_subresource(Call::patch(resource, key, form, &fields), subresource)
         }
         Action::Patch { form, body, subresource } => {
             let form = match form {
@@ -455,7 +555,12 @@ fn call_for(write: &Write) -> Call {
                 // The API server refuses a patch that changes the UID, so this acts as a UID precondition.
                 body["metadata"]["uid"] = json!(uid);
             }
-            with_subresource(Call::patch(resource, key, form, &body), subresource)
+            let call = Call::patch(resource, key, form, &body);
+            let call = match write.field_manager {
+                "" => call,
+                manager => call.query("fieldManager", manager),
+            };
+            with_subresource(call, subresource)
         }
         Action::Delete { propagation, grace_seconds, resource_version_precondition } => {
             let propagation = propagation.map(delete_propagation);

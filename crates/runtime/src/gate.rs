@@ -4,7 +4,8 @@
 //! and reconciles on a cache that shows only two of them would create another one. So the gate records, under
 //! the item's key, the resourceVersion of every successful write (or the UID of a deleted object), and does
 //! not let the key reconcile again before each cache concerned has observed it. An AlreadyExists response or
-//! a live read that shows an object missing from the cache is recorded in the same way. Bookmarks advance
+//! a live read that shows an object missing from the cache is recorded in the same way, and so is what the executor
+//! finds out about a write whose response was lost. Bookmarks advance
 //! caches even when no object of a kind changes, so no key waits longer than a bookmark takes; if a cache
 //! never gets there, the key proceeds after [`HOLD_MAX`].
 
@@ -91,6 +92,12 @@ impl Gate {
     #[must_use]
     pub fn new(caches: &[Arc<Cache>], owners: Option<Arc<Cache>>, clocks: Clocks) -> Self {
         Self { caches: caches.to_vec(), owners, clocks, state: Mutex::default() }
+    }
+
+    /// Whether the loop reads this resource.
+    #[must_use]
+    pub fn reads(&self, resource: &Resource) -> bool {
+        self.caches.iter().any(|cache| cache.entry().resource() == resource)
     }
 
     /// Expects the resourceVersion that a write returned; the newest one counts.
@@ -181,6 +188,37 @@ impl Gate {
         state.records.remove(&item.key);
         state.held.remove(item);
         GateDecision::Proceed
+    }
+
+    /// What a key waits for, for people, and how long at most. Empty if it may be reconciled.
+    #[must_use]
+    pub fn pending(&self, key: &Key) -> (Vec<String>, Duration) {
+        let state = self.state.lock();
+        let now = self.clocks.monotonic();
+        let Some(record) = state.records.get(key).filter(|record| now < record.expires_at) else {
+            return (Vec::new(), Duration::ZERO);
+        };
+        if record.owner.is_some() && record.owner != self.owner(key) {
+            return (Vec::new(), Duration::ZERO);
+        }
+        let unmet = record.pending.iter().filter(|pending_one| !self.is_met(pending_one));
+        let describe = |pending_one: &PendingExpectation| {
+            let cache = &self.caches[pending_one.cache];
+            let resource = cache.entry().resource();
+            match &pending_one.expectation {
+                Expectation::Version(version) => format!(
+                    "the cache of {resource} is at resourceVersion {}, this controller has written {version}",
+                    cache.resource_version()
+                ),
+                Expectation::Deletion(object, _) => {
+                    format!("the cache of {resource} has not observed that {object} was deleted")
+                }
+                Expectation::Presence(object, _) => {
+                    format!("the cache of {resource} does not show {object} yet, which exists")
+                }
+            }
+        };
+        (unmet.map(describe).collect(), record.expires_at.saturating_sub(now))
     }
 
     /// How many lists the caches have stored in all. An item during whose reconcile this number grew must be

@@ -6,13 +6,15 @@
 //! last write of this process if that is newer. An event that one watch delivers is delivered to every other
 //! watch of the same kind, so the next leader can wait for it, and mostly need not. The resourceVersion of a
 //! list is different: if no object of the kind has changed since, no watch delivers anything for a while, so
-//! a cache that is behind it does not wait but relists.
+//! a cache that is behind it does not wait but relists. The monitors of the garbage collector, which build its
+//! graph, are treated like caches.
 //!
-//! Without a handover record, all caches relist the newest state. A standby that sees the lease expire starts
-//! that relist as soon as the leader can no longer write, so that it has mostly ended when the lease is
-//! taken.
+//! A cache that has not reached the state of this leader's own predecessor is not in the record, and there is no
+//! record at all while the outcome of a write is open. What is not in the record relists the newest state. A
+//! standby that sees the lease expire starts that relist as soon as the leader can no longer write, so that it has
+//! mostly ended when the lease is taken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,11 +22,15 @@ use futures::future::join_all;
 use keleustes_objects::{Key, Resource, ResourceVersion, Uid};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use crate::caches::{Cache, Caches};
 use crate::clock::Clocks;
 use crate::leader::{Handover, Predecessor};
+use crate::list_progress::ListProgress;
+use crate::monitors::Monitors;
 
 /// How long a cache may take to observe the recorded version; then it relists.
 const WATCH_CATCH_UP_MAX: Duration = Duration::from_secs(2);
@@ -34,15 +40,56 @@ const UNKNOWN_OUTCOME_FOR: Duration = Duration::from_secs(60);
 /// From this number of deletions on, those that the caches have observed are dropped.
 const DELETIONS_KEPT: usize = 64;
 
-/// How far a cache of the previous leader was. The field names on the wire are part of the record's format.
+/// How far a list and watch of the previous leader was. The field names on the wire are part of the record's
+/// format: a change of them needs a new number of the format.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CacheProgress {
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RecordedProgress {
     /// The last watch event or write, which every watch delivers.
-    #[serde(rename = "told", default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     last_event: String,
     /// The last list.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    listed: String,
+    last_list: String,
+}
+
+/// A list and watch that a leader acts on.
+struct TrackedWatch {
+    name: String,
+    resource: Resource,
+    progress: Arc<ListProgress>,
+}
+
+impl TrackedWatch {
+    fn of_cache(cache: &Arc<Cache>) -> Self {
+        let (name, resource) = (cache.name(), cache.entry().resource().clone());
+        Self { name, resource, progress: cache.progress().clone() }
+    }
+
+    fn of_monitor(resource: &Resource, progress: &Arc<ListProgress>) -> Self {
+        Self { name: resource.to_string(), resource: resource.clone(), progress: progress.clone() }
+    }
+
+    fn all(caches: &Caches) -> Vec<Self> {
+        let mut all: Vec<_> = caches.all().iter().map(Self::of_cache).collect();
+        if let Some(monitors) = caches.all_monitors() {
+            let own_watches = monitors.own_watches();
+            all.extend(
+                own_watches.iter().map(|(resource, progress, _)| Self::of_monitor(resource, progress)),
+            );
+        }
+        all
+    }
+
+    /// What a successor must reach; `None` before the first list.
+    fn recorded_progress(&self, state: &State) -> Option<RecordedProgress> {
+        let last_list = self.progress.last_list_version()?.to_string();
+        let last_event = match (self.progress.last_event_version(), state.newest_of(&self.resource)) {
+            (Some(event), Some(written)) if event.is_older_than(&written) => Some(written),
+            (event, written) => event.or(written),
+        };
+        let last_event = last_event.map_or_else(String::new, |version| version.to_string());
+        Some(RecordedProgress { last_event, last_list })
+    }
 }
 
 /// The resourceVersions that this process has written, for the handover record.
@@ -59,6 +106,43 @@ struct State {
     deletions: Vec<(Resource, Key, Uid)>,
     /// When a write last failed in a way that leaves open whether it took effect.
     unknown_outcome_at: Option<Duration>,
+    /// How many writes have been sent, or are about to be, without an outcome yet.
+    in_flight: usize,
+    /// For each term of this process: the names of the lists and watches that have reached its predecessor's
+    /// state.
+    reached: Vec<BTreeSet<String>>,
+}
+
+impl State {
+    /// The newest version written of a resource, through whatever API version.
+    fn newest_of(&self, resource: &Resource) -> Option<ResourceVersion> {
+        let is_same = |there: &Resource| (&there.group, &there.plural) == (&resource.group, &resource.plural);
+        let written = self.newest.iter().filter(|(there, _)| is_same(there)).map(|(_, version)| version);
+        written.reduce(|newest, other| if newest.is_older_than(other) { other } else { newest }).cloned()
+    }
+}
+
+/// A write without an outcome yet. If it is dropped, its outcome stays unknown.
+#[must_use]
+pub struct WriteInFlight<'a> {
+    written_versions: &'a WrittenVersions,
+    is_finished: bool,
+}
+
+impl WriteInFlight<'_> {
+    /// The outcome is known, or was recorded as unknown.
+    pub fn finish(mut self) {
+        self.is_finished = true;
+    }
+}
+
+impl Drop for WriteInFlight<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.written_versions.record_unknown_outcome();
+        }
+        self.written_versions.state.lock().in_flight -= 1;
+    }
 }
 
 impl WrittenVersions {
@@ -92,33 +176,59 @@ impl WrittenVersions {
         self.state.lock().unknown_outcome_at = Some(self.clocks.monotonic());
     }
 
-    /// The handover record, to be taken when no controller runs any more; `None` if the written state is not
-    /// known for certain.
+    /// A write is about to be sent. Call this before the last check that this process leads: a write that passed
+    /// the check is then counted when the record is taken.
+    pub fn begin_write(&self) -> WriteInFlight<'_> {
+        self.state.lock().in_flight += 1;
+        WriteInFlight { written_versions: self, is_finished: false }
+    }
+
+    /// Whether a write has no outcome yet.
     #[must_use]
-    pub fn handover_record(&self, caches: &Caches) -> Option<String> {
-        let State { newest, deletions, unknown_outcome_at } = &*self.state.lock();
+    pub fn has_write_in_flight(&self) -> bool {
+        self.state.lock().in_flight > 0
+    }
+
+    /// A term begins: nothing of its predecessor's state has been reached yet. Returns when all of it has been.
+    pub async fn catch_up(&self, caches: &Caches, predecessor_state: &PredecessorState) {
+        let term = {
+            let reached = &mut self.state.lock().reached;
+            reached.push(BTreeSet::new());
+            reached.len() - 1
+        };
+        let catch_up = |watch: TrackedWatch| async move {
+            predecessor_state.wait_for_watch(&watch.name, &watch.progress).await;
+            self.state.lock().reached[term].insert(watch.name);
+        };
+        let of_caches = join_all(caches.all().iter().map(TrackedWatch::of_cache).map(catch_up));
+        let of_monitors = async {
+            if let Some(monitors) = caches.all_monitors() {
+                monitors.wait_for_sync().await;
+            }
+            let cache_names: BTreeSet<_> = caches.all().iter().map(|cache| cache.name()).collect();
+            let own =
+                TrackedWatch::all(caches).into_iter().filter(|watch| !cache_names.contains(&watch.name));
+            join_all(own.map(catch_up)).await;
+        };
+        tokio::join!(of_caches, of_monitors);
+    }
+
+    /// The handover record, to be taken when this process does not lead any more; `None` if the written state is
+    /// not known for certain.
+    #[must_use]
+    pub fn handover_record(&self, caches: &Caches) -> Option<BTreeMap<String, RecordedProgress>> {
+        let state = &*self.state.lock();
         let has_unknown_outcome =
-            unknown_outcome_at.is_some_and(|at| self.clocks.monotonic() < at + UNKNOWN_OUTCOME_FOR);
-        if has_unknown_outcome || deletions.iter().any(|deletion| is_unobserved(caches, deletion)) {
+            state.unknown_outcome_at.is_some_and(|at| self.clocks.monotonic() < at + UNKNOWN_OUTCOME_FOR);
+        let is_open = has_unknown_outcome || state.in_flight > 0;
+        if is_open || state.deletions.iter().any(|deletion| is_unobserved(caches, deletion)) {
             return None;
         }
-        let progress = |cache: &Arc<Cache>| {
-            let (event, written) =
-                (cache.last_event_version(), newest.get(cache.entry().resource()).cloned());
-            let last_event = match (event, written) {
-                (Some(event), Some(written)) if event.is_older_than(&written) => Some(written),
-                (event, written) => event.or(written),
-            };
-            let text = |version: Option<ResourceVersion>| {
-                version.map_or_else(String::new, |version| version.to_string())
-            };
-            (
-                cache.name(),
-                CacheProgress { last_event: text(last_event), listed: text(cache.last_list_version()) },
-            )
-        };
-        let progress: BTreeMap<_, _> = caches.all().iter().map(progress).collect();
-        serde_json::to_string(&progress).ok()
+        let is_reached = |watch: &TrackedWatch| state.reached.iter().all(|term| term.contains(&watch.name));
+        let watches = TrackedWatch::all(caches).into_iter().filter(is_reached);
+        let recorded =
+            watches.filter_map(|watch| Some((watch.name.clone(), watch.recorded_progress(state)?)));
+        Some(recorded.collect())
     }
 }
 
@@ -128,14 +238,18 @@ fn is_unobserved(caches: &Caches, (resource, key, uid): &(Resource, Key, Uid)) -
 }
 
 impl Handover for Caches {
-    fn handover_record(&self) -> Option<String> {
-        self.written_versions().handover_record(self)
+    fn handover_record(&self) -> Option<Value> {
+        serde_json::to_value(self.written_versions().handover_record(self)?).ok()
+    }
+
+    fn has_write_in_flight(&self) -> bool {
+        self.written_versions().has_write_in_flight()
     }
 
     fn prepare_takeover(&self) {
         tracing::info!("lease not renewed, relisting caches before takeover");
-        for cache in self.all() {
-            cache.request_relist();
+        for watch in TrackedWatch::all(self) {
+            watch.progress.request_relist();
         }
     }
 }
@@ -146,8 +260,8 @@ pub enum PredecessorState {
     None,
     /// The previous leader left a handover record.
     Recorded {
-        /// By the names of caches.
-        progress: BTreeMap<String, CacheProgress>,
+        /// By the names of caches, and of resources that only monitors observe.
+        watches: BTreeMap<String, RecordedProgress>,
         /// Until when a cache may reach the record by its watch.
         deadline: Instant,
         /// A list requested at this monotonic time or later is new enough in any case.
@@ -168,9 +282,9 @@ impl PredecessorState {
         match predecessor {
             Predecessor::Absent => Self::None,
             Predecessor::LeftRecord(record) => {
-                serde_json::from_str(record).map_or(Self::Unrecorded { lists_since: now }, |progress| {
+                BTreeMap::deserialize(record).map_or(Self::Unrecorded { lists_since: now }, |watches| {
                     Self::Recorded {
-                        progress,
+                        watches,
                         deadline: Instant::now() + WATCH_CATCH_UP_MAX,
                         lists_since: now,
                     }
@@ -182,36 +296,55 @@ impl PredecessorState {
 
     /// Returns when these caches have observed all that the previous leader can have written.
     pub async fn wait_for_caches(&self, caches: &[Arc<Cache>]) {
-        join_all(caches.iter().map(|cache| self.wait_for_cache(cache))).await;
+        let wait = |cache: &Arc<Cache>| {
+            let (name, progress) = (cache.name(), cache.progress().clone());
+            async move { self.wait_for_watch(&name, &progress).await }
+        };
+        join_all(caches.iter().map(wait)).await;
     }
 
-    async fn wait_for_cache(&self, cache: &Cache) {
+    /// The same for the lists and watches that monitors do not share with caches.
+    pub async fn wait_for_monitors(&self, monitors: &Monitors) {
+        let own_watches = monitors.own_watches();
+        let wait = |(resource, progress, stop): &(Resource, Arc<ListProgress>, CancellationToken)| {
+            let (name, progress, stop) = (resource.to_string(), progress.clone(), stop.clone());
+            async move {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => {}
+                    () = self.wait_for_watch(&name, &progress) => {}
+                }
+            }
+        };
+        join_all(own_watches.iter().map(wait)).await;
+    }
+
+    async fn wait_for_watch(&self, name: &str, watch: &ListProgress) {
         match self {
             Self::None => {}
-            Self::Unrecorded { lists_since } => cache.wait_for_list_since(*lists_since).await,
-            Self::Recorded { progress, deadline, lists_since } => {
-                let Some(progress) = progress.get(&cache.name()) else { return };
-                if !progress.is_reached_by(cache, *deadline).await {
-                    tracing::info!(
-                        cache = cache.name(),
-                        ?progress,
-                        "cache is behind the previous leader, relisting"
-                    );
-                    cache.wait_for_list_since(*lists_since).await;
+            Self::Unrecorded { lists_since } => watch.wait_for_list_since(*lists_since).await,
+            Self::Recorded { watches, deadline, lists_since } => {
+                let recorded = watches.get(name);
+                let is_reached = match recorded {
+                    Some(recorded) => recorded.is_reached_by(watch, *deadline).await,
+                    None => false,
+                };
+                if !is_reached {
+                    tracing::info!(name, ?recorded, "cache is behind the previous leader, relisting");
+                    watch.wait_for_list_since(*lists_since).await;
                 }
             }
         }
     }
 }
 
-impl CacheProgress {
-    /// Whether a cache is as far as the record, or gets there before the deadline.
-    async fn is_reached_by(&self, cache: &Cache, deadline: Instant) -> bool {
-        let (last_event, listed) =
-            (ResourceVersion::from(self.last_event.as_str()), ResourceVersion::from(self.listed.as_str()));
+impl RecordedProgress {
+    /// Whether a list and watch is as far as the record, or gets there before the deadline.
+    async fn is_reached_by(&self, watch: &ListProgress, deadline: Instant) -> bool {
+        let last_event = ResourceVersion::from(self.last_event.as_str());
         let has_last_event = self.last_event.is_empty()
-            || timeout_at(deadline, cache.wait_until_at_least(&last_event)).await.is_ok();
-        has_last_event && (self.listed.is_empty() || cache.is_at_least(&listed))
+            || timeout_at(deadline, watch.wait_until_at_least(&last_event)).await.is_ok();
+        has_last_event && watch.is_at_least(&ResourceVersion::from(self.last_list.as_str()))
     }
 }
 
@@ -267,7 +400,7 @@ mod tests {
         let (standby, _) = caches(&server, &Faults::new(), &clocks).await;
         seed(&server, "new");
         wait_for_object(&leader_cache, "new").await;
-        let record = leader.written_versions().handover_record(&leader).unwrap();
+        let record = leader.handover_record().unwrap();
         let (began, lists) = (Instant::now(), server.requests().len());
         catch_up(&standby, &Predecessor::LeftRecord(record), &clocks).await;
         assert!(standby.all()[0].uid(&Key::cluster("new")).is_some());
@@ -292,12 +425,7 @@ mod tests {
         assert_eq!(cache.list_count(), 0);
         seed(&server, "new");
         wait_for_object(&leader_cache, "new").await;
-        catch_up(
-            &standby,
-            &Predecessor::LeftRecord(leader.written_versions().handover_record(&leader).unwrap()),
-            &clocks,
-        )
-        .await;
+        catch_up(&standby, &Predecessor::LeftRecord(leader.handover_record().unwrap()), &clocks).await;
         assert!(cache.uid(&Key::cluster("new")).is_some());
     }
 
@@ -308,15 +436,10 @@ mod tests {
             caches(&server, &without_watch(ApiServer::default().snapshot().len()), &clocks).await;
         seed(&server, "new");
         let (leader, leader_cache) = caches(&server, &Faults::new(), &clocks).await;
-        assert_eq!(leader_cache.last_event_version(), None, "the leader has only listed it");
+        assert_eq!(leader_cache.progress().last_event_version(), None, "the leader has only listed it");
         tokio::time::advance(Duration::from_secs(1)).await;
         let began = Instant::now();
-        catch_up(
-            &standby,
-            &Predecessor::LeftRecord(leader.written_versions().handover_record(&leader).unwrap()),
-            &clocks,
-        )
-        .await;
+        catch_up(&standby, &Predecessor::LeftRecord(leader.handover_record().unwrap()), &clocks).await;
         assert!(cache.uid(&Key::cluster("new")).is_some());
         assert!(began.elapsed() < Duration::from_millis(100));
     }
@@ -330,7 +453,7 @@ mod tests {
             seed(&server, name);
             assert!(cache.uid(&Key::cluster(name)).is_none());
             wait_for_object(&leader.all()[0], name).await;
-            let record = leader.written_versions().handover_record(&leader).unwrap();
+            let record = leader.handover_record().unwrap();
             let predecessor =
                 if has_record { Predecessor::LeftRecord(record) } else { Predecessor::LeftNoRecord(None) };
             catch_up(&standby, &predecessor, &clocks).await;
@@ -380,10 +503,9 @@ mod tests {
         let (leader, cache) = caches(&server, &Faults::new(), &clocks).await;
         let written_versions = leader.written_versions();
         let expected_record = |last_event: &str| {
-            let listed = cache.last_list_version().unwrap().to_string();
-            let progress =
-                BTreeMap::from([("namespaces", CacheProgress { last_event: last_event.to_owned(), listed })]);
-            serde_json::to_string(&progress).unwrap()
+            let last_list = cache.progress().last_list_version().unwrap().to_string();
+            let progress = RecordedProgress { last_event: last_event.to_owned(), last_list };
+            BTreeMap::from([("namespaces".to_owned(), progress)])
         };
         assert_eq!(written_versions.handover_record(&leader).unwrap(), expected_record(""));
         written_versions.record_write(&Namespace::RESOURCE, &ResourceVersion::from("1000"));
@@ -401,5 +523,71 @@ mod tests {
         assert_eq!(written_versions.handover_record(&leader), None);
         tokio::time::advance(UNKNOWN_OUTCOME_FOR).await;
         assert!(written_versions.handover_record(&leader).is_some());
+
+        let in_flight = written_versions.begin_write();
+        assert_eq!(written_versions.handover_record(&leader), None, "a request is in flight");
+        in_flight.finish();
+        assert!(written_versions.handover_record(&leader).is_some());
+        drop(written_versions.begin_write());
+        assert_eq!(written_versions.handover_record(&leader), None, "the response was not awaited");
+    }
+
+    /// A leader whose own cache never caught up must not vouch for its predecessor's writes.
+    #[tokio::test(start_paused = true)]
+    async fn second_of_two_leaders_in_a_row_records_only_what_it_has_reached() {
+        let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
+        let (first, first_cache) = caches(&server, &Faults::new(), &clocks).await;
+        let objects = ApiServer::default().snapshot().len();
+        // Neither the watch of the second leader nor the relist that it requests brings anything.
+        let no_relist = without_watch(objects);
+        let (second, second_cache) = caches(&server, &no_relist, &clocks).await;
+        no_relist.add(FaultRule::new(InjectedFault::Hang).target("sendInitialEvents"));
+        let (third, third_cache) = caches(&server, &without_watch(objects), &clocks).await;
+        seed(&server, "new");
+        wait_for_object(&first_cache, "new").await;
+        let record = first.handover_record().unwrap();
+        let state = PredecessorState::of(&Predecessor::LeftRecord(record), &clocks);
+        let catching_up = second.written_versions().catch_up(&second, &state);
+        assert!(tokio::time::timeout(Duration::from_secs(20), catching_up).await.is_err());
+        assert!(second_cache.uid(&Key::cluster("new")).is_none());
+        let record = second.handover_record().unwrap();
+        assert_eq!(record, json!({}), "the second leader has not reached the first one's record");
+        catch_up(&third, &Predecessor::LeftRecord(record), &clocks).await;
+        assert!(third_cache.uid(&Key::cluster("new")).is_some(), "what is not in the record is relisted");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leader_that_has_caught_up_records_its_caches() {
+        let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
+        let (first, first_cache) = caches(&server, &Faults::new(), &clocks).await;
+        let (second, second_cache) = caches(&server, &Faults::new(), &clocks).await;
+        seed(&server, "new");
+        wait_for_object(&first_cache, "new").await;
+        for predecessor in [
+            Predecessor::Absent,
+            Predecessor::LeftNoRecord(None),
+            Predecessor::LeftRecord(first.handover_record().unwrap()),
+        ] {
+            let state = PredecessorState::of(&predecessor, &clocks);
+            second.written_versions().catch_up(&second, &state).await;
+            assert!(second_cache.uid(&Key::cluster("new")).is_some());
+            let names: Vec<_> =
+                second.written_versions().handover_record(&second).unwrap().into_keys().collect();
+            assert_eq!(names, ["namespaces"], "{predecessor:?}");
+        }
+    }
+
+    #[test]
+    fn record_of_another_format_is_ignored() {
+        let clocks = Clocks::new(|| 0);
+        for record in [
+            json!({"pods": {"event": "7", "listed": "3"}}),
+            json!({"pods": {"lastList": "3", "more": "1"}}),
+            json!({"pods": "3"}),
+            json!("x"),
+        ] {
+            let state = PredecessorState::of(&Predecessor::LeftRecord(record.clone()), &clocks);
+            assert!(matches!(state, PredecessorState::Unrecorded { .. }), "{record}");
+        }
     }
 }

@@ -7,18 +7,25 @@
 //! of the plan.
 
 pub mod caches;
+pub mod certificates;
 pub mod clock;
 pub mod events;
 pub mod executor;
+pub mod explain;
+mod failure_log;
 pub mod gate;
 pub mod handover;
+pub mod inspection;
+pub mod journal;
 pub mod leader;
+pub mod list_progress;
 pub mod loops;
 pub mod metrics;
 pub mod monitors;
 pub mod ordered_watch;
 pub mod process_context;
 pub mod queue;
+pub mod reloaded_files;
 pub mod running_controllers;
 pub mod signing;
 pub mod status_coalescing;

@@ -11,18 +11,20 @@ use futures::FutureExt as _;
 use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta};
 use keleustes_plan::{
     AnyChange, Applied, BoxFuture, Context, Controller, Effects, Enqueue, EnqueuedItem, FetchResult, Item,
-    KindEntry, ListRequest, ListResult, Loop, LoopKind, Measurement, Plan, PlannedEvent, ReconcileError,
-    ReconcileIo, Requeue, View,
+    KindEntry, ListRequest, ListResult, Loop, Measurement, MetadataPage, MonitorState, Observer, PageRequest,
+    Plan, PlannedEvent, ReadRequest, ReconcileError, ReconcileIo, Requeue, View,
 };
 use parking_lot::Mutex;
+use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::caches::{Cache, CacheReader, Caches, EventHandler, RESYNC_PERIOD_MIN};
 use crate::clock::{Clocks, Random};
-use crate::executor::Executor;
+use crate::executor::{Executor, UnknownWrites};
 use crate::gate::{Gate, GateDecision};
 use crate::handover::PredecessorState;
+use crate::inspection::{Inspection, LoopCounters};
 use crate::metrics::Metrics;
 use crate::monitors::{EffectsSink, Monitors};
 use crate::queue::Queue;
@@ -53,6 +55,8 @@ pub struct ControllerContext {
     pub in_flight_max: usize,
     /// What caches must have observed of the previous leader's writes.
     pub predecessor_state: Arc<PredecessorState>,
+    /// Where loops and their decisions can be looked up.
+    pub inspection: Inspection,
 }
 
 /// A running controller. Dropping it removes its event handlers; [`RunningController::stop`] also waits for
@@ -62,21 +66,23 @@ pub struct RunningController {
     pub name: &'static str,
     loops: Vec<Arc<RunningLoop>>,
     event_handlers: Vec<(Arc<Cache>, Arc<dyn EventHandler>)>,
-    monitors: Option<Arc<Monitors>>,
+    observing: Option<(Arc<Monitors>, Arc<dyn Observer>)>,
     workers: TaskTracker,
 }
 
-struct RunningLoop {
-    controller: &'static str,
-    spec: Loop,
-    reader: CacheReader,
-    queue: Queue,
+/// A loop of a running controller.
+pub(crate) struct RunningLoop {
+    pub(crate) controller: &'static str,
+    pub(crate) spec: Loop,
+    pub(crate) reader: CacheReader,
+    pub(crate) queue: Queue,
+    pub(crate) counters: LoopCounters,
     /// How many failures of an item were caused by an API server outage. Kept only for loops with a retry
     /// limit.
     outage_failures: Mutex<BTreeMap<Item, u32>>,
-    gate: Arc<Gate>,
-    status_coalescer: Arc<Mutex<StatusCoalescer>>,
-    executor: Executor,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) status_coalescer: Arc<Mutex<StatusCoalescer>>,
+    pub(crate) executor: Executor,
     effects_router: Arc<EffectsRouter>,
     metrics: Metrics,
     clocks: Clocks,
@@ -105,10 +111,14 @@ impl EffectsRouter {
     }
 
     fn take(&self, effects: Effects) {
-        for EnqueuedItem { queue: name, item, rate_limited: is_rate_limited } in effects.enqueued {
+        for EnqueuedItem { queue: name, item, rate_limited: is_rate_limited, delay } in effects.enqueued {
             let found = self.queues.iter().find(|(there, _)| *there == name);
             let (_, queue) = found.unwrap_or_else(|| panic!("no loop of this controller has a queue {name}"));
-            if is_rate_limited { queue.add_rate_limited(item, Duration::ZERO) } else { queue.add(item) }
+            match is_rate_limited {
+                true => queue.add_rate_limited(item, delay),
+                false if delay.is_zero() => queue.add(item),
+                false => queue.add_after(item, delay),
+            }
         }
         effects.events.into_iter().filter(|_| (self.is_leader)()).for_each(|event| (self.record)(event));
     }
@@ -126,39 +136,52 @@ pub fn prepare(controller: &Controller, caches: &Caches) {
     }
 }
 
+/// A controller's step before its start failed: the cluster or the options do not allow it to run.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct StartError {
+    /// The controller's name.
+    pub controller: &'static str,
+    /// The message of the step.
+    pub message: String,
+}
+
 /// Starts a controller as soon as the caches it reads are synced. Its writes go through `client`, its events
 /// to `record`.
 ///
 /// Dropping the future before it resolves starts nothing.
+///
+/// # Errors
+/// If a step before the start of one of its loops fails; then none of them is started.
 pub async fn start(
     controller: Controller,
     context: &ControllerContext,
     client: kube::Client,
     record: Arc<dyn Fn(PlannedEvent) + Send + Sync>,
-) -> RunningController {
+) -> Result<RunningController, StartError> {
     prepare(&controller, &context.caches);
     wait_until_current(&required_caches(&controller, &context.caches), &context.predecessor_state).await;
-    let monitors = wait_for_monitors(&controller, &context.caches).await;
+    let monitors = wait_for_monitors(&controller, context).await;
     let (name, grants) = (controller.name, controller.grants);
     controller.metrics.iter().for_each(|metric| context.metrics.declare(metric));
+    run_start_steps(&controller, context)?;
     let effects_router = Arc::new(EffectsRouter::new(&controller.loops, context, record.clone()));
     let mut running = RunningController {
         name,
         loops: Vec::new(),
         event_handlers: Vec::new(),
-        monitors: None,
+        observing: None,
         workers: TaskTracker::new(),
     };
-    if let Some(monitors) = monitors {
+    if let Some((monitors, observer)) = monitors.zip(controller.observer.clone()) {
         let sink = effects_router.clone();
         let sink: EffectsSink = Arc::new(move |effects| sink.take(effects));
-        monitors.start_leading(&sink);
-        running.monitors = Some(monitors);
+        monitors.start_leading(&observer, &sink);
+        running.observing = Some((monitors, observer));
     }
     for (spec, (_, queue)) in controller.loops.into_iter().zip(&effects_router.queues) {
         let reader = context.caches.reader(&spec.reads).deferring(&spec.starts_without);
-        // By convention, items are named after objects of the first kind that enqueues them.
-        let owners = spec.watches.first().map(|watch| context.caches.cache(&watch.kind));
+        let owners = spec.keyed_by.as_ref().map(|kind| context.caches.cache(kind));
         let gate = Arc::new(Gate::new(reader.caches(), owners, context.clocks.clone()));
         let status_coalescer = Arc::new(Mutex::new(StatusCoalescer::default()));
         let executor = Executor {
@@ -166,6 +189,7 @@ pub async fn start(
             grants,
             client: client.clone(),
             gate: gate.clone(),
+            unknown_writes: UnknownWrites::default(),
             caches: context.caches.clone(),
             status_coalescer: status_coalescer.clone(),
             clocks: context.clocks.clone(),
@@ -173,6 +197,7 @@ pub async fn start(
             record: record.clone(),
             metrics: context.metrics.clone(),
             in_flight_max: context.in_flight_max,
+            journal: context.inspection.journal().clone(),
             random: Mutex::new(context.random.fork()),
         };
         running.run(RunningLoop {
@@ -180,6 +205,7 @@ pub async fn start(
             spec,
             reader,
             queue: queue.clone(),
+            counters: LoopCounters::default(),
             outage_failures: Mutex::default(),
             gate,
             status_coalescer,
@@ -191,17 +217,26 @@ pub async fn start(
         });
         running.show_deferred_kinds(&context.predecessor_state);
     }
+    context.inspection.add_loops(&running.loops);
     running.workers.close();
     tracing::info!(controller = name, "started");
-    running
+    Ok(running)
 }
 
-/// The caches that must be synced before a controller starts. A controller with an observer may get changes
-/// from any of them.
-fn required_caches(controller: &Controller, caches: &Caches) -> Vec<Arc<Cache>> {
-    if controller.observer.is_some() {
-        return caches.all();
+/// Runs the steps before the start of a controller's loops, in order.
+fn run_start_steps(controller: &Controller, context: &ControllerContext) -> Result<(), StartError> {
+    for a_loop in &controller.loops {
+        let Some(step) = &a_loop.start_step else { continue };
+        let mut result = Ok(Vec::new());
+        context.caches.reader(&a_loop.reads).with_view(&mut |view| result = step(view));
+        let fail = |message| StartError { controller: controller.name, message };
+        result.map_err(fail)?.iter().for_each(|measurement| context.metrics.measure(measurement));
     }
+    Ok(())
+}
+
+/// The caches that must be synced before a controller starts: those that its loops read.
+fn required_caches(controller: &Controller, caches: &Caches) -> Vec<Arc<Cache>> {
     let reader = |a_loop: &Loop| caches.reader(&a_loop.reads).deferring(&a_loop.starts_without);
     controller.loops.iter().flat_map(|a_loop| reader(a_loop).caches_where_deferred(false)).collect()
 }
@@ -214,13 +249,28 @@ async fn wait_until_current(caches: &[Arc<Cache>], predecessor_state: &Predecess
     }
 }
 
-/// The monitors of a controller with an observer, once every resource has been listed.
-async fn wait_for_monitors(controller: &Controller, caches: &Caches) -> Option<Arc<Monitors>> {
-    let monitors = caches.monitors(controller.observer.as_ref()?);
-    if tokio::time::timeout(OBSERVER_SYNC_TIMEOUT, monitors.wait_for_sync()).await.is_err() {
-        // One resource that cannot be listed must not block the others.
+/// The monitors of a controller with an observer, once every resource has been listed, and these monitors and every
+/// cache, from any of which they may get changes, have observed what the previous leader can have written; or after
+/// 30 s, because one resource that cannot be listed must not block the others. The observer may then lack objects and
+/// must read live what it depends on.
+async fn wait_for_monitors(controller: &Controller, context: &ControllerContext) -> Option<Arc<Monitors>> {
+    let caches = &context.caches;
+    let observer = controller.observer.as_ref()?;
+    let monitors = caches.monitors(observer);
+    if !observer.delays_start() {
+        return Some(monitors);
+    }
+    let until_current = async {
+        // A kind that the server need not serve must not block an observer of all kinds.
+        let served = caches.all().into_iter().filter(|cache| !cache.entry().projection().optional);
+        wait_until_current(&served.collect::<Vec<_>>(), &context.predecessor_state).await;
+        monitors.wait_for_sync_of(observer).await;
+        context.predecessor_state.wait_for_monitors(&monitors).await;
+    };
+    if tokio::time::timeout(OBSERVER_SYNC_TIMEOUT, until_current).await.is_err() {
         tracing::warn!(
             controller = controller.name,
+            unsynced = ?caches.unsynced(),
             "not all resources could be listed within 30 s, starting without them"
         );
     }
@@ -286,8 +336,8 @@ impl RunningController {
             a_loop.stop.cancel();
             a_loop.queue.shut_down();
         }
-        if let Some(monitors) = &self.monitors {
-            monitors.stop_leading();
+        if let Some((monitors, observer)) = &self.observing {
+            monitors.stop_leading(observer);
         }
     }
 }
@@ -336,8 +386,15 @@ impl EventHandler for LoopEventHandler {
                     a_loop.contain_panic_in_handler(|| watch.enqueue(change, view, &mut enqueue));
                 }
             });
+            for measurement in enqueue.take_measurements() {
+                a_loop.metrics.measure(&measurement);
+            }
+            a_loop.effects_router.take(Effects { events: enqueue.take_events(), ..Effects::default() });
             for (item, delay) in enqueue.into_items() {
-                a_loop.queue.add_after(item, delay);
+                match delay {
+                    None => a_loop.queue.add(item),
+                    Some(delay) => a_loop.queue.add_after(item, delay),
+                }
             }
         }
         for item in a_loop.gate.take_released() {
@@ -363,6 +420,11 @@ impl RunningLoop {
             if self.stop.is_cancelled() {
                 return;
             }
+            if let Err(error) = self.executor.resolve_unknown_writes(&item).await {
+                self.requeue(&item, Err(error));
+                self.queue.done(&item);
+                continue;
+            }
             match self.gate.decide(&item) {
                 GateDecision::Proceed => {
                     let (lists, began) = (self.gate.list_count(), self.clocks.monotonic());
@@ -384,23 +446,14 @@ impl RunningLoop {
     }
 
     async fn sync(&self, item: &Item) -> Result<Requeue, ReconcileError> {
-        match &self.spec.loop_kind {
-            LoopKind::Decide(decide) => {
-                let mut plan = None;
-                self.reader.with_view(&mut |view| plan = Some(decide(view, item)));
-                let plan = plan.unwrap_or_default();
-                let next = plan.requeue_delay().map_or(Requeue::Forget, Requeue::After);
-                self.executor.apply(item, plan).await.all_done().map(|()| next)
-            }
-            LoopKind::Reconcile(reconciler) => {
-                let mut io = LoopIo { a_loop: self, item };
-                reconciler.reconcile(&mut Context::new(&mut io), item).await
-            }
-        }
+        let mut io = LoopIo { a_loop: self, item };
+        self.spec.reconciler.reconcile_boxed(&mut Context::new(&mut io), item).await
     }
 
+    /// Counts a reconcile, and logs it if it took long.
     fn log_if_slow(&self, item: &Item, began: Duration) {
         let took = self.clocks.monotonic().saturating_sub(began);
+        self.counters.reconciled(item, took);
         if took > SLOW_RECONCILE {
             tracing::info!(controller = self.controller, %item, ?took, "slow reconcile");
         }
@@ -435,7 +488,11 @@ impl RunningLoop {
             Err(error) => error,
         };
         let (controller, because) = (self.controller, &error.because);
-        if self.is_retry_limit_reached(item, &error) {
+        self.counters.failed();
+        let is_dropped = self.is_retry_limit_reached(item, &error);
+        let attempt = self.queue.failures(item) + 1;
+        self.executor.journal.record_failure(controller, item, &error, attempt, is_dropped);
+        if is_dropped {
             tracing::error!(controller, %item, because, "dropping key: retry limit reached");
             self.forget(item);
             return;
@@ -525,6 +582,36 @@ impl ReconcileIo for LoopIo<'_> {
 
     fn list<'a>(&'a mut self, listings: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {
         Box::pin(self.a_loop.executor.list(listings))
+    }
+
+    fn read<'a>(&'a mut self, request: &'a ReadRequest) -> BoxFuture<'a, FetchResult> {
+        Box::pin(self.a_loop.executor.read_any(request))
+    }
+
+    fn list_page<'a>(
+        &'a mut self,
+        request: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<MetadataPage, ApiError>> {
+        Box::pin(self.a_loop.executor.list_page(request))
+    }
+
+    fn monitor<'a>(&'a mut self, resource: &'a Resource, wait: Duration) -> BoxFuture<'a, MonitorState> {
+        let caches = &self.a_loop.executor.caches;
+        Box::pin(async move {
+            match caches.all_monitors() {
+                Some(monitors) => monitors.state_of(resource, wait, caches).await,
+                None => MonitorState::Missing,
+            }
+        })
+    }
+
+    fn read_openapi<'a>(&'a mut self, document: &'a str, hash: &'a str) -> BoxFuture<'a, FetchResult> {
+        Box::pin(self.a_loop.executor.read_openapi(document, hash))
+    }
+
+    fn cached_discovery(&mut self) -> BoxFuture<'_, Result<Arc<DiscoveredResources>, ApiError>> {
+        let mapping = self.a_loop.executor.caches.rest_mapping();
+        Box::pin(async move { mapping.all().await })
     }
 
     fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>> {

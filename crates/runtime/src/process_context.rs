@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
 
-use crate::caches::Caches;
+use crate::caches::{Caches, InformerClients};
 use crate::clock::{Clocks, Random};
+use crate::inspection::Inspection;
 use crate::metrics::Metrics;
 
 /// How many requests of one controller, and how many writes of one plan, may be in flight at once.
@@ -24,6 +25,8 @@ pub struct ProcessContext {
     pub random: Random,
     /// The shared caches.
     pub caches: Caches,
+    /// The running loops and the journal of their decisions.
+    pub inspection: Inspection,
 }
 
 impl ProcessContext {
@@ -42,8 +45,13 @@ impl ProcessContext {
         options.in_flight_max = Some(IN_FLIGHT_MAX);
         options.observer = Some(Arc::new(metrics.clone()));
         let factory = ClientFactory::new(connection, options);
-        let informers = factory.root("shared-informers");
-        let caches = Caches::new(informers, clocks.clone(), random.clone(), metrics.clone(), resync);
-        Self { factory, metrics, clocks, random, caches }
+        let clients = InformerClients {
+            informers: factory.root("shared-informers"),
+            metadata: factory.root("metadata-informers"),
+            discovery: factory.discovery("controller-discovery"),
+        };
+        let caches = Caches::new(clients, clocks.clone(), random.clone(), metrics.clone(), resync);
+        let inspection = Inspection::new(clocks.clone());
+        Self { factory, metrics, clocks, random, caches, inspection }
     }
 }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::events::EventRecorder;
 use crate::handover::PredecessorState;
 use crate::leader::{Leadership, Term};
-use crate::loops::{self, ControllerContext, RunningController};
+use crate::loops::{self, ControllerContext, RunningController, StartError};
 use crate::process_context::{IN_FLIGHT_MAX, ProcessContext};
 
 /// How often running controllers are logged if there is no shutdown timeout.
@@ -43,25 +43,28 @@ pub enum RunError {
     /// The controllers were never started.
     #[error(transparent)]
     ApiServerUnhealthy(#[from] ApiServerUnhealthy),
+    /// A controller could not start; those that had started were stopped.
+    #[error(transparent)]
+    StartFailed(#[from] StartError),
     /// The controllers did not stop in time.
     #[error(transparent)]
     ShutdownTimeout(#[from] ShutdownTimeout),
 }
 
-/// Which controllers start, and in what order.
+/// Which controllers start, and when.
 pub struct ControllerSet {
     /// The controllers.
     pub controllers: Vec<Controller>,
-    /// The controller that starts first: others may need it for their credentials.
+    /// The controller whose start is signalled: after it, a process may compete for its second lease.
     pub first: &'static str,
-    /// Each of the others waits between once and twice this time.
+    /// Each of them waits between once and twice this time.
     pub start_interval: Duration,
 }
 
 /// Runs controllers until the term ends, and shuts them down gracefully.
 ///
 /// # Errors
-/// If the API server was not healthy, or controllers were still running when the shutdown timeout expired.
+/// If the API server was not healthy, a controller could not start, or controllers were still running when the shutdown timeout expired.
 pub async fn run_controllers(
     process: &ProcessContext,
     set: ControllerSet,
@@ -71,22 +74,49 @@ pub async fn run_controllers(
 ) -> Result<(), RunError> {
     let Term { predecessor, leadership, stop, ready, .. } = term;
     let predecessor_state = PredecessorState::of(&predecessor, &process.clocks);
-    wait_for_api_server(process, &stop).await?;
-    on_start(&set.controllers);
     let context = controller_context(process, &leadership, predecessor_state);
-    let controllers = RunningControllers::start(process, set, &context, || ready.signal(), &stop).await;
-    stop.cancelled().await;
-    Ok(controllers.stop(shutdown_timeout).await?)
+    let work = async {
+        wait_for_api_server(process, &stop).await?;
+        on_start(&set.controllers);
+        let mut controllers =
+            RunningControllers::start(process, set, &context, || ready.signal(), &stop).await;
+        if let Some(error) = controllers.start_error.take() {
+            tracing::error!(
+                controller = error.controller,
+                error = error.message,
+                "Error initializing a controller"
+            );
+            controllers.stop(shutdown_timeout).await?;
+            return Err(error.into());
+        }
+        stop.cancelled().await;
+        Ok(controllers.stop(shutdown_timeout).await?)
+    };
+    let catch_up = async {
+        process.caches.written_versions().catch_up(&process.caches, &context.predecessor_state).await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        // First, so that the term has begun before anything else happens in it.
+        () = catch_up => unreachable!("it stays pending"),
+        result = work => result,
+    }
 }
 
 /// The controllers that run under one lease: how they start and stop together.
 pub struct RunningControllers {
     running: Vec<RunningController>,
+    /// Why one of them could not start. No further one is started then.
+    pub start_error: Option<StartError>,
 }
 
 impl RunningControllers {
-    /// Starts controllers: the first one before all others, each of the others after its own delay. Stops
-    /// starting when `stop` is cancelled.
+    /// Starts controllers, each after its own delay and as soon as the caches that it reads are synced: one that
+    /// never starts, because a kind cannot be listed, keeps no other from starting. Calls `on_first_started` right
+    /// before the first controller starts, or immediately if there is none. Stops starting when `stop` is cancelled.
+    ///
+    /// Parity: `RunControllers` in `cmd/kube-controller-manager/app/controllermanager.go`.
     pub async fn start(
         process: &ProcessContext,
         set: ControllerSet,
@@ -94,27 +124,36 @@ impl RunningControllers {
         on_first_started: impl FnOnce(),
         stop: &CancellationToken,
     ) -> Self {
-        let ControllerSet { mut controllers, first, start_interval: interval } = set;
-        let mut running = Vec::new();
+        let ControllerSet { controllers, first, start_interval: interval } = set;
+        let (mut running, mut start_error) = (Vec::new(), None);
+        let mut on_first_started = Some(on_first_started);
+        if controllers.iter().all(|controller| controller.name != first) {
+            on_first_started.take().into_iter().for_each(|signal| signal());
+        }
         let start_all = async {
-            if let Some(at) = controllers.iter().position(|controller| controller.name == first) {
-                running.push(start_one(process, context, controllers.remove(at), stop).await);
-            }
-            on_first_started();
             let mut random = process.random.fork();
             let mut delayed: FuturesUnordered<_> = controllers
                 .into_iter()
                 .map(|controller| {
                     let delay = interval.mul_f64(1.0 + random.f64());
+                    let signal = on_first_started.take_if(|_| controller.name == first);
                     async move {
                         tokio::time::sleep(delay).await;
+                        // Before it waits for its caches: nothing else may depend on what it can list.
+                        signal.into_iter().for_each(|signal| signal());
                         start_one(process, context, controller, stop).await
                     }
                 })
                 .collect();
             // Added one by one: a controller that has started must be stopped, even if others never start.
             while let Some(started) = delayed.next().await {
-                running.push(started);
+                match started {
+                    Ok(started) => running.push(started),
+                    Err(error) => {
+                        start_error = Some(error);
+                        break;
+                    }
+                }
             }
         };
         tokio::select! {
@@ -122,7 +161,7 @@ impl RunningControllers {
             () = stop.cancelled() => {}
             () = start_all => {}
         }
-        Self { running }
+        Self { running, start_error }
     }
 
     /// Stops the controllers and waits for running reconciles. A timeout of zero waits as long as it takes.
@@ -188,6 +227,7 @@ pub fn controller_context(
         is_leader: Arc::new(move || leadership.still_held()),
         in_flight_max: IN_FLIGHT_MAX,
         predecessor_state: Arc::new(predecessor_state),
+        inspection: process.inspection.clone(),
     }
 }
 
@@ -196,7 +236,7 @@ async fn start_one(
     context: &ControllerContext,
     controller: Controller,
     stop: &CancellationToken,
-) -> RunningController {
+) -> Result<RunningController, StartError> {
     let factory =
         process.factory.with_qps_multiplier(controller.qps_multiplier.qps, controller.qps_multiplier.burst);
     let factory = factory.with_write_fence(context.is_leader.clone());

@@ -92,6 +92,12 @@ impl StatusCoalescer {
         Some(record.held_until.saturating_sub(now))
     }
 
+    /// Until when a status write of a key is held back; `None` if none is.
+    #[must_use]
+    pub fn held_until(&self, key: &Key) -> Option<Duration> {
+        self.records.get(key).filter(|record| record.holds_write).map(|record| record.held_until)
+    }
+
     /// Keys that are never enqueued again would otherwise stay for ever.
     fn drop_obsolete(&mut self, now: Duration) {
         if self.records.len() > (2 * self.records_kept).max(RECORDS_MIN) {

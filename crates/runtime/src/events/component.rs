@@ -15,7 +15,7 @@ const LOGGED_BY_DEFAULT: [&str; 5] = [
     "resource_claim",
 ];
 
-/// The level at which the events of a component are logged: verbosity 0 or 3 of the original.
+/// The level at which the events of a component are logged. It is verbosity 0 or, through the target, 3.
 pub(super) fn log_level(component: &str) -> Level {
     if LOGGED_BY_DEFAULT.contains(&component) { Level::INFO } else { Level::DEBUG }
 }

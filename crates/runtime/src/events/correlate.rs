@@ -110,10 +110,13 @@ impl Correlator {
         }
     }
 
-    /// Takes over the name and count of the API's response to a write.
+    /// Takes over the name and count of the API's response to a write. Repetitions that were counted since the
+    /// written one, while it waited, stay counted.
     pub fn refresh(&mut self, written: CorrelatedEvent, stored: StoredEvent) {
+        let known = self.counts.peek(&written.counted_as).map_or(0, |known| known.count);
+        let counted_since = known.saturating_sub(written.event.count());
         let counted = Counted {
-            count: stored.count,
+            count: stored.count.saturating_add(counted_since),
             first_timestamp: stored.first_timestamp.unwrap_or(written.event.first_timestamp),
             name: stored.into_name(),
         };
@@ -486,6 +489,26 @@ mod tests {
             assert_eq!(pipeline.warning("Failed", "no").count(), 5 + at);
         }
         assert_eq!(pipeline.correlate(failed()), EventCorrelateResult::Skip, "the bucket holds 25 at most");
+    }
+
+    /// Proves EVT-40, EVT-46.
+    #[test]
+    fn response_to_a_write_keeps_what_was_counted_since() {
+        let mut pipeline = Pipeline::new();
+        let failed = || PlannedEvent::warning(pod(), "Failed", "no");
+        let stored = |count: u32| {
+            let body = json!({"metadata": {"name": "stored"}, "count": count});
+            serde_json::from_value::<StoredEvent>(body).unwrap()
+        };
+        let first = pipeline.written(failed());
+        pipeline.correlator.refresh(first, stored(1));
+        let second = pipeline.written(failed());
+        let third = pipeline.written(failed());
+        assert_eq!((second.event.count(), third.event.count()), (2, 3));
+        pipeline.correlator.refresh(second, stored(2));
+        assert_eq!(pipeline.written(failed()).event.count(), 4, "the third was counted");
+        pipeline.correlator.refresh(third, stored(30));
+        assert_eq!(pipeline.written(failed()).event.count(), 32, "the server's count, and the fourth");
     }
 
     /// Proves EVT-30, EVT-39.

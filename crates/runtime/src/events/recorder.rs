@@ -8,8 +8,8 @@ use keleustes_client::{Call, PatchType};
 use keleustes_objects::{ApiError, ErrorReason, Key};
 use keleustes_plan::{Controller, PlannedEvent};
 use kube::Client;
-use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
@@ -32,9 +32,15 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 /// Records the events of one component. Clones share one pipeline.
 #[derive(Clone)]
 pub struct EventRecorder {
-    queue: mpsc::Sender<Recorded>,
+    queue: mpsc::Sender<Queued>,
     clocks: Clocks,
     log_level: Level,
+}
+
+enum Queued {
+    Event(Box<Recorded>),
+    /// To be answered when the events before it have been written.
+    Written(oneshot::Sender<()>),
 }
 
 /// An event and when it was recorded.
@@ -84,21 +90,33 @@ impl EventRecorder {
     pub fn record(&self, event: PlannedEvent) {
         self.log(&event);
         let at = WallNanos(self.clocks.wall_nanoseconds());
-        let (dropped, why) = match self.queue.try_send(Recorded { event, at }) {
+        let (queued, why) = match self.queue.try_send(Queued::Event(Box::new(Recorded { event, at }))) {
             Ok(()) => return,
-            Err(TrySendError::Full(dropped)) => (dropped.event, "too many queued events, dropped event"),
-            Err(TrySendError::Closed(dropped)) => (dropped.event, "the recorder has stopped, dropped event"),
+            Err(TrySendError::Full(queued)) => (queued, "too many queued events, dropped event"),
+            Err(TrySendError::Closed(queued)) => (queued, "the recorder has stopped, dropped event"),
         };
-        let (object, reason) = (involved_key(&dropped), dropped.reason);
+        let Queued::Event(dropped) = queued else { return };
+        let (object, reason) = (involved_key(&dropped.event), dropped.event.reason);
         tracing::error!(%object, reason, "Unable to record event: {why}");
+    }
+
+    /// Returns when all events that were recorded before have been written or given up, except repetitions, which
+    /// may be written later; or when the writer has ended.
+    pub async fn written(&self) {
+        let (written, is_written) = oneshot::channel();
+        if self.queue.send(Queued::Written(written)).await.is_ok() {
+            // The sender is dropped if the writer ends.
+            let _ = is_written.await;
+        }
     }
 
     fn log(&self, event: &PlannedEvent) {
         // A level is part of a log line's static metadata, so each needs its own line. What the original
         // calls `message` is `note` here, because `message` is the name of the line's own text.
         macro_rules! event_occurred {
-            ($level:expr) => {
+            ($level:expr, $target:literal) => {
                 tracing::event!(
+                    target: $target,
                     $level,
                     object = %involved_key(event),
                     fieldPath = event.involved_object.field_path,
@@ -112,9 +130,9 @@ impl EventRecorder {
             };
         }
         if self.log_level == Level::INFO {
-            event_occurred!(Level::INFO);
+            event_occurred!(Level::INFO, "keleustes_runtime::events::recorder");
         } else {
-            event_occurred!(Level::DEBUG);
+            event_occurred!(Level::DEBUG, "keleustes_runtime::events::recorder::v3");
         }
     }
 }
@@ -126,7 +144,7 @@ fn involved_key(event: &PlannedEvent) -> Key {
 /// Writes the events of an [`EventRecorder`], one after the other.
 pub struct EventWriter {
     component: &'static str,
-    recorded: mpsc::Receiver<Recorded>,
+    recorded: mpsc::Receiver<Queued>,
     client: Client,
     clocks: Clocks,
     names: EventNames,
@@ -149,7 +167,9 @@ impl EventWriter {
                 tokio::select! {
                     biased;
                     recorded = self.recorded.recv() => match recorded {
-                        Some(Recorded { event, at }) => self.take(event, at).await,
+                        Some(Queued::Event(recorded)) => self.take(recorded.event, recorded.at).await,
+                        // Nothing waits for the answer any more if it cannot be sent.
+                        Some(Queued::Written(written)) => drop(written.send(())),
                         None => break,
                     },
                     () = sleep_until(due_at) => {}
@@ -252,7 +272,7 @@ fn log_rejection(event: &Event, failure: &ApiError) {
         // Both are common and no error: a response lost after the event was stored, and the last events of a
         // terminating namespace.
         ErrorReason::AlreadyExists | ErrorReason::NamespaceTerminating => {
-            tracing::trace!(%event, %error, "Server rejected event (will not retry!)");
+            tracing::trace!(target: "keleustes_runtime::events::recorder::v5", %event, %error, "Server rejected event (will not retry!)");
         }
         _ => tracing::error!(%event, %error, "Server rejected event (will not retry!)"),
     }

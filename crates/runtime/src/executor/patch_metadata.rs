@@ -39,7 +39,7 @@ impl Executor {
             fields["uid"] = metadata["uid"].clone();
             fields["resourceVersion"] = metadata["resourceVersion"].clone();
             let call = Call::patch(resource, key, PatchType::Merge, &json!({"metadata": fields}));
-            match self.send(&call).await {
+            match self.send(&call, false).await {
                 Err(failure) if failure.reason == ErrorReason::Conflict && tries_left > 0 => {
                     let jitter = self.random.lock().f64();
                     tokio::time::sleep(wait.mul_f64(1.0 + WAIT_JITTER * jitter)).await;

@@ -1,6 +1,6 @@
 //! Reports the election by events on the Lease and two metrics.
 
-use keleustes_plan::PlannedEvent;
+use keleustes_plan::{BoxFuture, PlannedEvent};
 use kube::Client;
 
 use super::election::ElectionObserver;
@@ -31,6 +31,10 @@ impl Announcer {
 impl ElectionObserver for Announcer {
     fn event(&self, event: PlannedEvent) {
         self.recorder.record(event);
+    }
+
+    fn events_written(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.recorder.written())
     }
 
     fn leading(&self, lease_name: &str, leading: bool) {

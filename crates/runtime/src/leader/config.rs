@@ -26,6 +26,9 @@ pub struct LeaderElectionConfig {
     /// Whether the API server chooses the holder (feature gate `CoordinatedLeaderElection`), so that the
     /// Lease is only renewed here and never taken; see [`Candidate`](super::Candidate).
     pub coordinated: bool,
+    /// Name and version of this program. If set, events and an annotation of the Lease name it, so that an operator can
+    /// tell which of two programs leads.
+    pub program: Option<String>,
 }
 
 impl LeaderElectionConfig {
@@ -40,6 +43,7 @@ impl LeaderElectionConfig {
             retry_period: Duration::from_secs(2),
             release_on_stop: true,
             coordinated: false,
+            program: None,
         }
     }
 

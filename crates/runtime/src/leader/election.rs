@@ -2,27 +2,40 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use keleustes_objects::{ApiError, ErrorReason, Resource};
-use keleustes_plan::PlannedEvent;
+use keleustes_plan::{BoxFuture, PlannedEvent};
 use kube::Client;
 
 use super::config::{InvalidElectionConfig, LeaderElectionConfig};
 use super::elector::{ElectionStep, Elector, MonotonicTime, Standing};
 use super::leadership::{Leadership, SentAt};
-use super::predecessor::{HANDOVER_ANNOTATION, Handover, Predecessor};
+use super::predecessor::{HANDOVER_ANNOTATION, Handover, Predecessor, annotation};
 use super::record::LeaseRecord;
 use super::single_object::{Change, SingleObject};
 use crate::clock::Clocks;
+use crate::failure_log::FailureLog;
 
 static LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
+
+/// The annotation that names the program of the leader: its identity, a space, and its name and version. The original
+/// keeps annotations of the Lease, so this one means something only while it starts with the holder's identity.
+pub const LEADER_ANNOTATION: &str = "keleustes.io/leader";
+
+/// How long the release of the Lease waits for the last event to be written.
+const LAST_EVENT_WITHIN: Duration = Duration::from_millis(500);
 
 /// Observes the election. The default methods do nothing.
 pub trait ElectionObserver: Send + Sync {
     /// An event to record on the Lease.
     fn event(&self, _event: PlannedEvent) {}
+    /// Returns when the events so far have been written.
+    fn events_written(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
     /// Whether this process leads, for `leader_election_master_status`; called once before the first try.
     fn leading(&self, _lease_name: &str, _leading: bool) {}
     /// A renewal had to read the Lease first, for `leader_election_slowpath_total`.
@@ -44,6 +57,8 @@ pub struct LeaderElection {
     predecessor: Predecessor,
     /// The state that is handed over from one leader to the next.
     handover: Option<Arc<dyn Handover>>,
+    /// Which failed requests are logged.
+    failures: FailureLog,
     /// The end of the holder's writes for which a takeover was last prepared.
     prepared_for: Option<MonotonicTime>,
 }
@@ -64,7 +79,18 @@ pub enum TermEnd {
 }
 
 /// Why a try did not acquire or renew the Lease.
-struct TryFailed(String);
+enum TryFailed {
+    /// Another process holds it.
+    Held(&'static str),
+    /// The request failed, or a conflict.
+    Request(ApiError),
+}
+
+impl From<ApiError> for TryFailed {
+    fn from(error: ApiError) -> Self {
+        Self::Request(error)
+    }
+}
 
 impl LeaderElection {
     /// Prepares to compete; nothing is sent yet.
@@ -83,6 +109,7 @@ impl LeaderElection {
             elector: Elector::new(config.clone(), clocks.monotonic()),
             lease: SingleObject::new(client, &LEASES, config.lease.clone(), config.request_timeout()),
             leadership: Leadership::elected(&config, clocks.clone()),
+            failures: FailureLog::new(clocks.clone()),
             config,
             clocks,
             random,
@@ -111,8 +138,8 @@ impl LeaderElection {
     /// Reads the Lease once, without trying to acquire it. If the Lease has no holder now and when it is
     /// acquired, the previous leader's writes had ended by now. A failed read does not matter.
     pub async fn read_lease(&mut self) {
-        if let Err(TryFailed(reason)) = self.read().await {
-            tracing::debug!(lock = %self.config.lease, %reason, "failed to read the lease");
+        if let Err(TryFailed::Request(error)) = self.read().await {
+            tracing::debug!(lock = %self.config.lease, %error, "lease not read");
         }
     }
 
@@ -204,18 +231,48 @@ impl LeaderElection {
             Some(lease) => self.elector.observe(LeaseRecord::of(lease), now),
             None => self.elector.observe_absence(now),
         }
+        self.fence_unless_holder();
+    }
+
+    /// An edit that leaves this process as the holder is found by the next renewal, as in the original.
+    fn observe_while_leading(&mut self, change: Change) {
+        let names_this_process = matches!(&change, Change::Current(lease) if LeaseRecord::of(lease).holder == self.config.identity);
+        if !names_this_process {
+            self.observe(change);
+        }
+    }
+
+    /// Nothing is written while the Lease is known not to name this process, whatever the time of the last renewal:
+    /// it was deleted, cleared or taken. A claim that succeeds allows writes again.
+    fn fence_unless_holder(&self) {
+        if !self.elector.is_observed_holder() {
+            self.leadership.revoke();
+        }
     }
 
     /// One try to acquire or renew the Lease.
     async fn try_once(&mut self) -> bool {
         self.elector.trying(self.clocks.monotonic());
-        let failure = match self.claim().await {
+        match self.claim().await {
             Ok(()) => return true,
-            Err(TryFailed(reason)) => reason,
-        };
-        tracing::debug!(lock = %self.config.lease, reason = %failure, "lease not acquired or renewed");
+            Err(TryFailed::Held(reason)) => {
+                tracing::debug!(lock = %self.config.lease, reason, "lease not acquired or renewed");
+            }
+            Err(TryFailed::Request(error)) => self.log_failure(&error),
+        }
         self.elector.failed(self.clocks.monotonic(), &mut self.random);
         false
+    }
+
+    /// Logs a failed request. A conflict is no failure: another process was faster.
+    fn log_failure(&self, error: &ApiError) {
+        let (lock, verb) =
+            (&self.config.lease, if self.elector.is_observed_holder() { "renew" } else { "acquire" });
+        if error.reason == ErrorReason::Conflict {
+            tracing::debug!(%lock, %error, "Failed to {verb} lease, retrying");
+        } else if let Some(others) = self.failures.note(&error.to_string()) {
+            tracing::warn!(%lock, %error, others, "Failed to {verb} lease, retrying");
+        }
     }
 
     /// Claims the Lease: without a read if this process certainly holds it, else after reading it.
@@ -224,19 +281,16 @@ impl LeaderElection {
             return Ok(());
         }
         self.read().await?;
+        self.fence_unless_holder();
         match self.elector.standing(self.clocks.monotonic()) {
             Standing::Open => {}
-            Standing::HeldByOther { .. } => return Err(TryFailed("held by another process".to_owned())),
+            Standing::HeldByOther { .. } => {
+                return Err(TryFailed::Held("held by another process, or not released by it"));
+            }
             Standing::NotAppointed => {
-                return Err(TryFailed(
-                    "not chosen by the API server, or another holder is preferred".to_owned(),
-                ));
+                return Err(TryFailed::Held("not chosen by the API server, or another holder is preferred"));
             }
-            Standing::Superseded => {
-                // From now on nothing more is written, although renewal is tried until its deadline.
-                self.leadership.revoke();
-                return Err(TryFailed("taken by another process".to_owned()));
-            }
+            Standing::Superseded => return Err(TryFailed::Held("taken by another process")),
         }
         if self.elector.is_observed_holder() {
             self.observer.slow_path(&self.config.lease.name);
@@ -252,7 +306,7 @@ impl LeaderElection {
             Err(failure) if failure.reason == ErrorReason::NotFound => {
                 self.elector.observe_absence(self.clocks.monotonic());
             }
-            Err(failure) => return Err(TryFailed(failure.to_string())),
+            Err(failure) => return Err(failure.into()),
         }
         Ok(())
     }
@@ -264,7 +318,12 @@ impl LeaderElection {
         let claim = self.elector.claim(self.wall());
         self.may_hold = true;
         self.lease.annotate(HANDOVER_ANNOTATION, None);
-        self.lease.write(claim.spec()).await.map_err(|failure| TryFailed(failure.to_string()))?;
+        let program = self.config.program.as_ref();
+        self.lease.annotate(
+            LEADER_ANNOTATION,
+            program.map(|program| format!("{} {program}", self.config.identity)),
+        );
+        self.lease.write(claim.spec()).await?;
         self.elector.claimed(claim, sent.monotonic, self.clocks.monotonic());
         self.leadership.renewed(sent);
         Ok(())
@@ -302,10 +361,10 @@ impl LeaderElection {
                 transitions: record.transitions,
                 ..LeaseRecord::default()
             };
-            self.lease.annotate(
-                HANDOVER_ANNOTATION,
-                self.handover.as_ref().and_then(|handover| handover.handover_record()),
-            );
+            let left = self.handover.as_ref().and_then(|handover| handover.handover_record());
+            let left = left.and_then(|left| annotation(left, record.transitions));
+            self.lease.annotate(HANDOVER_ANNOTATION, left);
+            self.lease.annotate(LEADER_ANNOTATION, None);
             match self.lease.write(released_record.spec()).await {
                 Ok(()) => return Ok(true),
                 // Changed between read and write: read again.
@@ -321,7 +380,8 @@ impl LeaderElection {
     }
 
     fn record_event(&self, verb: &str) {
-        let message = format!("{} {verb}", self.config.identity);
+        let program = self.config.program.as_ref().map(|program| format!(" ({program})"));
+        let message = format!("{} {verb}{}", self.config.identity, program.unwrap_or_default());
         self.observer.event(PlannedEvent::normal(self.lease.involved(), "LeaderElection", message));
     }
 }
@@ -339,13 +399,15 @@ impl Leading {
         self.0.leadership()
     }
 
-    /// Renews the Lease until it is lost or `stop` resolves.
+    /// Renews the Lease until it is lost or `stop` resolves. The Lease is also watched: one that was deleted or
+    /// cleared by hand is taken back immediately, and one that another process holds ends the term.
     ///
     /// Run it beside the workers from the start, and let `stop` resolve only after they have ended: from then
     /// on [`Leadership::still_held`] is false and another process may lead at any moment.
     pub async fn hold(self, stop: impl Future<Output = ()>) -> TermEnd {
         let mut election = self.0;
         let mut stop = pin!(stop);
+        let mut changes = election.lease.changes(election.config.retry_period);
         loop {
             let now = election.clocks.monotonic();
             let lost_at = election.clocks.instant(election.elector.lost_at().unwrap_or(now));
@@ -364,6 +426,7 @@ impl Leading {
                     tokio::select! {
                         biased;
                         () = &mut stop => return election.end_stopped().await,
+                        Some(change) = changes.next() => election.observe_while_leading(change),
                         () = tokio::time::sleep_until(until) => {}
                     }
                 }
@@ -377,7 +440,7 @@ impl LeaderElection {
         self.leadership.revoke();
         self.observer.leading(&self.config.lease.name, false);
         tracing::error!(lock = %self.config.lease, "Failed to renew lease");
-        self.record_event("stopped leading");
+        self.record_stopped_leading();
         TermEnd::Lost
     }
 
@@ -385,8 +448,27 @@ impl LeaderElection {
         // First of all: from here on this process must not write.
         self.leadership.revoke();
         self.observer.leading(&self.config.lease.name, false);
-        let released = self.config.release_on_stop && self.release().await;
-        self.record_event("stopped leading");
+        self.record_stopped_leading();
+        // Once the Lease is released, another process leads.
+        let _ = tokio::time::timeout(LAST_EVENT_WITHIN, self.observer.events_written()).await;
+        let released = self.config.release_on_stop && !self.has_write_in_flight() && self.release().await;
         TermEnd::Stopped { released }
+    }
+
+    /// A write that was sent before this process stopped leading may still take effect. Another process then waits
+    /// for the Lease to expire, as after a crash.
+    fn has_write_in_flight(&self) -> bool {
+        let in_flight = self.handover.as_ref().is_some_and(|handover| handover.has_write_in_flight());
+        if in_flight {
+            tracing::warn!(lock = %self.config.lease, "a write is still in flight, the lease is not released");
+        }
+        in_flight
+    }
+
+    /// Only while the Lease still names this process: no event is written while another process leads.
+    fn record_stopped_leading(&self) {
+        if self.elector.is_observed_holder() {
+            self.record_event("stopped leading");
+        }
     }
 }

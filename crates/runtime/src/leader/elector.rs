@@ -46,7 +46,10 @@ pub enum Standing {
 pub struct Elector {
     config: LeaderElectionConfig,
     observed: Option<Observed>,
-    /// Since when the lease has been observed without a holder.
+    /// The last record of a lease that was deleted while another process held it, and when its absence was first
+    /// observed: nobody but that process deletes its right to write.
+    deleted: Option<Observed>,
+    /// Since when the lease has been observed as released, or as missing without a known holder.
     unheld_since: Option<MonotonicTime>,
     phase: Phase,
 }
@@ -84,6 +87,7 @@ impl Elector {
         Self {
             config,
             observed: None,
+            deleted: None,
             unheld_since: None,
             phase: Phase::Standby { try_at: now, next_try_at: now },
         }
@@ -115,27 +119,40 @@ impl Elector {
         if self.observed.as_ref().is_some_and(|observed| observed.record.is_same_as(&record)) {
             return;
         }
-        self.unheld_since = record.holder.is_empty().then_some(now);
+        self.unheld_since = record.is_released().then_some(now);
         self.observed = Some(Observed { record, at: now });
-        let standing = self.standing(now);
-        if let Phase::Standby { try_at, next_try_at } = &mut self.phase {
-            *next_try_at = match standing {
-                Standing::HeldByOther { expires_at } => expires_at.min(*try_at),
-                Standing::NotAppointed => *try_at,
-                Standing::Open | Standing::Superseded => now,
-            };
-        }
+        self.deleted = None;
+        self.schedule_after_change(now);
     }
 
     /// The lease does not exist.
     pub fn observe_absence(&mut self, now: MonotonicTime) {
-        if self.observed.take().is_some() || self.unheld_since.is_none() {
-            self.unheld_since = Some(now);
+        let is_standby = matches!(self.phase, Phase::Standby { .. });
+        if let Some(Observed { record, .. }) = self.observed.take() {
+            let has_holder = !record.is_released() && record.holder != self.config.identity;
+            self.deleted = (is_standby && has_holder).then_some(Observed { record, at: now });
+            self.unheld_since = self.deleted.is_none().then_some(now);
+        } else if self.deleted.is_none() {
+            self.unheld_since.get_or_insert(now);
         }
-        if let Phase::Standby { next_try_at, .. } = &mut self.phase
-            && !self.config.coordinated
-        {
-            *next_try_at = now;
+        self.schedule_after_change(now);
+    }
+
+    /// A standby tries when the lease may be taken. A leader whose lease does not name it any more tries to take it
+    /// back immediately, unless another process has led since.
+    fn schedule_after_change(&mut self, now: MonotonicTime) {
+        let (standing, is_holder) = (self.standing(now), self.is_observed_holder());
+        match &mut self.phase {
+            Phase::Standby { try_at, next_try_at } => {
+                *next_try_at = match standing {
+                    Standing::HeldByOther { expires_at } => expires_at.min(*try_at),
+                    Standing::NotAppointed => *try_at,
+                    Standing::Open | Standing::Superseded => now,
+                };
+            }
+            Phase::Leading { lost_at, .. } if standing == Standing::Superseded => *lost_at = now,
+            Phase::Leading { try_at, .. } if !is_holder => *try_at = now,
+            Phase::Leading { .. } => {}
         }
     }
 
@@ -145,8 +162,8 @@ impl Elector {
         if self.config.coordinated {
             return self.coordinated_standing(now);
         }
-        let Some(Observed { record, .. }) = &self.observed else { return Standing::Open };
-        if record.holder == self.config.identity {
+        let Some(Observed { record, .. }) = self.last_record() else { return Standing::Open };
+        if record.holder == self.config.identity || record.is_released() && !self.leads() {
             return Standing::Open;
         }
         if let Phase::Leading { transitions, .. } = self.phase
@@ -154,21 +171,26 @@ impl Elector {
         {
             return Standing::Superseded;
         }
+        // Also if its holder was cleared by hand or the lease was deleted: the holder may not know that yet.
         let expires_at = self.expires_at().unwrap_or_default();
-        if !record.holder.is_empty() && expires_at > now {
-            Standing::HeldByOther { expires_at }
-        } else {
-            Standing::Open
-        }
+        if !self.leads() && expires_at > now { Standing::HeldByOther { expires_at } } else { Standing::Open }
+    }
+
+    fn leads(&self) -> bool {
+        matches!(self.phase, Phase::Leading { .. })
+    }
+
+    /// The last record, also of a lease that was deleted while another process held it.
+    fn last_record(&self) -> Option<&Observed> {
+        self.observed.as_ref().or(self.deleted.as_ref())
     }
 
     /// Where the API server chooses the holder, a process writes only to an unexpired lease that names it as
     /// the holder and has no preferred holder: a preferred holder ends its term.
     fn coordinated_standing(&self, now: MonotonicTime) -> Standing {
         let Some(Observed { record, .. }) = &self.observed else { return Standing::NotAppointed };
-        let leads = matches!(self.phase, Phase::Leading { .. });
         if record.holder != self.config.identity {
-            return if leads { Standing::Superseded } else { Standing::NotAppointed };
+            return if self.leads() { Standing::Superseded } else { Standing::NotAppointed };
         }
         if record.preferred_holder.is_empty() && self.expires_at().is_some_and(|expires_at| expires_at >= now)
         {
@@ -234,6 +256,7 @@ impl Elector {
             lost_at: (try_at + self.config.renew_deadline).min(sent_at + valid_for_others),
         };
         self.observed = Some(Observed { record: claim, at: now });
+        self.deleted = None;
         self.unheld_since = None;
     }
 
@@ -265,16 +288,16 @@ impl Elector {
         self.phase = Phase::Standby { try_at: now, next_try_at: now };
     }
 
-    /// Since when the lease has been observed without a holder, or else from when on its holder writes
-    /// nothing any more unless it renews. That is before the lease expires; it is `None` for a holder with
-    /// another configuration.
+    /// Since when the lease has been observed as released, or else from when on its holder writes nothing any more
+    /// unless it renews; a holder that was cleared by hand still counts as the holder. That is before the lease
+    /// expires; it is `None` for a holder with another configuration.
     #[must_use]
     pub fn holder_writes_end_at(&self) -> Option<MonotonicTime> {
         if self.unheld_since.is_some() {
             return self.unheld_since;
         }
-        let Observed { record, at } = self.observed.as_ref()?;
-        let is_held_by_other = !record.holder.is_empty() && record.holder != self.config.identity;
+        let Observed { record, at } = self.last_record()?;
+        let is_held_by_other = record.holder != self.config.identity;
         let is_configured_alike =
             !self.config.coordinated && record.duration_seconds == self.config.lease_duration_seconds();
         let holder_writes_end_at = *at + self.config.holder_may_write_for();
@@ -283,7 +306,7 @@ impl Elector {
     }
 
     fn expires_at(&self) -> Option<MonotonicTime> {
-        let Observed { record, at } = self.observed.as_ref()?;
+        let Observed { record, at } = self.last_record()?;
         Some(*at + Duration::from_secs(record.duration_seconds.unsigned_abs()))
     }
 }
@@ -318,6 +341,11 @@ mod tests {
             transitions: 4,
             ..LeaseRecord::default()
         }
+    }
+
+    fn released(released_at: i64) -> LeaseRecord {
+        let at = Some(wall(released_at));
+        LeaseRecord { duration_seconds: 1, acquired_at: at, renewed_at: at, ..held_by("", 0) }
     }
 
     fn leading_since(sent_at: f64, known_at: f64) -> Elector {
@@ -357,8 +385,8 @@ mod tests {
             elector.holder_writes_end_at(),
             Some(at(3.0) + LeaderElectionConfig::new(String::new()).holder_may_write_for())
         );
-        elector.observe(held_by("", 4), at(4.0));
-        elector.observe(held_by("", 4), at(5.0));
+        elector.observe(released(4), at(4.0));
+        elector.observe(released(4), at(5.0));
         assert_eq!(elector.holder_writes_end_at(), Some(at(4.0)));
         elector.observe_absence(at(6.0));
         assert_eq!(elector.holder_writes_end_at(), Some(at(6.0)));
@@ -410,13 +438,40 @@ mod tests {
 
     /// Proves LE-15, LE-28.
     #[test]
-    fn lease_without_holder_is_taken_immediately() {
-        for record in [held_by("", 0), LeaseRecord::default()] {
+    fn released_lease_and_one_that_never_had_a_holder_are_taken_immediately() {
+        for record in [released(0), LeaseRecord::default()] {
             let mut elector = elector();
             elector.failed(at(0.0), &mut random());
             elector.observe(record, at(0.5));
             assert_eq!(elector.standing(at(0.5)), Standing::Open);
             assert_eq!(elector.next(at(0.5)), ElectionStep::Try);
+        }
+        let mut elector = elector();
+        elector.failed(at(0.0), &mut random());
+        elector.observe_absence(at(0.5));
+        assert_eq!(elector.next(at(0.5)), ElectionStep::Try);
+    }
+
+    #[test]
+    fn lease_that_was_deleted_or_cleared_by_hand_is_taken_when_its_holder_can_no_longer_write() {
+        for is_deleted in [true, false] {
+            let mut elector = elector();
+            elector.observe(held_by("other", 0), at(0.0));
+            if is_deleted {
+                elector.observe_absence(at(1.0));
+                elector.observe_absence(at(2.0));
+            } else {
+                elector.observe(held_by("", 0), at(1.0));
+                elector.observe(held_by("", 0), at(2.0));
+            }
+            elector.failed(at(14.0), &mut random());
+            assert_eq!(elector.standing(at(15.9)), Standing::HeldByOther { expires_at: at(16.0) });
+            assert_eq!(elector.next(at(14.0)), ElectionStep::WaitUntil(at(16.0)));
+            assert_eq!(elector.standing(at(16.0)), Standing::Open);
+            assert_eq!(elector.holder_writes_end_at(), Some(at(14.0)));
+            // Its holder takes it back.
+            elector.observe(held_by("other", 2), at(2.0));
+            assert_eq!(elector.standing(at(16.9)), Standing::HeldByOther { expires_at: at(17.0) });
         }
     }
 
@@ -450,13 +505,13 @@ mod tests {
         elector.failed(at(15.0), &mut random());
         let ElectionStep::WaitUntil(moment) = elector.next(at(15.0)) else { panic!("a hot loop") };
         assert!(moment >= at(17.0));
-        elector.observe_absence(at(15.5));
+        elector.observe(released(14), at(15.5));
         assert_eq!(elector.next(at(15.5)), ElectionStep::Try);
         // Nor does observing the same record again.
-        elector.observe(held_by("", 15), at(15.5));
+        elector.observe(released(15), at(15.5));
         assert_eq!(elector.next(at(15.5)), ElectionStep::Try);
         elector.failed(at(15.5), &mut random());
-        elector.observe(held_by("", 15), at(15.6));
+        elector.observe(released(15), at(15.6));
         assert!(matches!(elector.next(at(15.6)), ElectionStep::WaitUntil(_)));
         // A renewal is no reason to try before its expiry.
         elector.failed(at(15.5), &mut random());
@@ -529,9 +584,12 @@ mod tests {
     fn leader_reclaims_a_lease_with_cleared_holder_but_not_one_held_by_another_meanwhile() {
         let mut elector = leading_since(0.0, 0.0);
         let released = LeaseRecord { holder: String::new(), ..elector.claim(wall(1)) };
-        elector.observe(released.clone(), at(2.0));
-        assert_eq!(elector.standing(at(2.0)), Standing::Open);
+        elector.observe(released.clone(), at(1.0));
+        assert_eq!(elector.standing(at(1.0)), Standing::Open);
+        assert_eq!(elector.next(at(1.0)), ElectionStep::Renew, "it does not wait for its next renewal");
         assert_eq!(elector.claim(wall(2)).transitions, 1);
+        elector.observe_absence(at(1.5));
+        assert_eq!((elector.standing(at(1.5)), elector.next(at(1.5))), (Standing::Open, ElectionStep::Renew));
         // Released by another process that held it meanwhile.
         elector.observe(LeaseRecord { transitions: 1, ..released.clone() }, at(2.0));
         assert_eq!(elector.standing(at(2.0)), Standing::Superseded);
@@ -539,8 +597,7 @@ mod tests {
         let taken = LeaseRecord { holder: "other".to_owned(), duration_seconds: 1, ..released };
         elector.observe(taken, at(2.0));
         assert_eq!(elector.standing(at(9.0)), Standing::Superseded);
-        assert_eq!(elector.next(at(9.0)), ElectionStep::Renew);
-        assert_eq!(elector.next(at(12.0)), ElectionStep::Lost);
+        assert_eq!(elector.next(at(2.0)), ElectionStep::Lost);
     }
 
     fn chosen(holder: &str, preferred: &str) -> LeaseRecord {

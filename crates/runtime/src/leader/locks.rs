@@ -191,7 +191,7 @@ where
         return Ok(work(term).await.err());
     };
     let Some(leading) = election.acquire(stop.cancelled()).await else {
-        lock.log_end();
+        lock.log_end(false);
         return Ok(None);
     };
     let (predecessor, leadership) = (leading.predecessor().clone(), leading.leadership());
@@ -208,7 +208,7 @@ where
         tokio::select! {
             biased;
             ended = &mut holding => {
-                lock.log_end();
+                lock.log_end(matches!(ended, TermEnd::Lost));
                 return match ended {
                     TermEnd::Lost => Err(Lost(lock)),
                     TermEnd::Stopped { .. } => Ok(result),
@@ -224,10 +224,13 @@ where
 }
 
 impl Lock {
-    fn log_end(self) {
-        match self {
-            Self::Main => tracing::error!("leaderelection lost/stopped"),
-            Self::Migration => tracing::error!("migration leaderelection lost/stopped"),
+    /// The original logs an error in both cases; an orderly stop is none.
+    fn log_end(self, is_lost: bool) {
+        match (self, is_lost) {
+            (Self::Main, true) => tracing::error!("leaderelection lost/stopped"),
+            (Self::Main, false) => tracing::info!("leaderelection lost/stopped"),
+            (Self::Migration, true) => tracing::error!("migration leaderelection lost/stopped"),
+            (Self::Migration, false) => tracing::info!("migration leaderelection lost/stopped"),
         }
     }
 }

@@ -6,7 +6,10 @@
 //! never compared with a clock, so clocks of different machines need not agree.
 //!
 //! Here a standby also *watches* the Lease. A released Lease is taken immediately, and an expired one at the
-//! moment of expiry, not at the next poll.
+//! moment of expiry, not at the next poll. A Lease that was deleted, or whose holder was cleared by hand, is no
+//! released Lease: its holder may still write, so a standby waits for the lease duration. The leader watches its
+//! Lease, too. It takes back a Lease that does not name it any more, writes nothing until it has it, and ends as
+//! soon as another process holds it.
 //!
 //! **Never two writers.** A leader trusts its lease for `renew_deadline` after it *sent* the last successful
 //! renewal, which is always less than other processes wait. [`Leadership::still_held`] compares that time
@@ -47,7 +50,7 @@ mod tests;
 pub use announcer::Announcer;
 pub use candidate::{Candidacy, Candidate};
 pub use config::{InvalidElectionConfig, LeaderElectionConfig};
-pub use election::{ElectionObserver, LeaderElection, Leading, TermEnd};
+pub use election::{ElectionObserver, LEADER_ANNOTATION, LeaderElection, Leading, TermEnd};
 pub use identity::{NoHostName, host_name, identity};
 pub use leadership::Leadership;
 pub use locks::{Lock, Locks, LocksOutcome, Term, TokenControllerReady};

@@ -60,6 +60,13 @@ impl LeaseRecord {
         spec
     }
 
+    /// Whether the holder itself has released the Lease, in the form that this process and client-go write, or the
+    /// Lease never had a holder. A holder that was cleared by hand leaves the other fields as they were.
+    #[must_use]
+    pub fn is_released(&self) -> bool {
+        self.holder.is_empty() && self.duration_seconds <= 1 && self.acquired_at == self.renewed_at
+    }
+
     /// Whether two records are the same. Times count in whole seconds, as Go's clients compare them;
     /// [`LeaderElectionConfig::valid_for_others`](super::LeaderElectionConfig::valid_for_others) allows for
     /// that.
@@ -136,6 +143,24 @@ mod tests {
         let invalid =
             json!({"spec": {"leaseDurationSeconds": -4, "renewTime": "yesterday", "holderIdentity": 7}});
         assert_eq!(LeaseRecord::of(&invalid), LeaseRecord::default());
+    }
+
+    #[test]
+    fn release_differs_from_a_holder_that_was_cleared_by_hand() {
+        let held = LeaseRecord {
+            holder: "other".to_owned(),
+            duration_seconds: 15,
+            acquired_at: Some(time("2026-11-15T09:00:00Z")),
+            renewed_at: Some(time("2026-11-15T09:00:02Z")),
+            ..LeaseRecord::default()
+        };
+        let cleared = LeaseRecord { holder: String::new(), ..held.clone() };
+        let released = LeaseRecord { duration_seconds: 1, acquired_at: held.renewed_at, ..cleared.clone() };
+        assert!(released.is_released() && LeaseRecord::default().is_released());
+        assert!(!LeaseRecord { holder: "other".to_owned(), ..released }.is_released());
+        assert!(!held.is_released() && !cleared.is_released());
+        assert!(!LeaseRecord { acquired_at: held.renewed_at, ..cleared.clone() }.is_released());
+        assert!(!LeaseRecord { duration_seconds: 1, ..cleared }.is_released());
     }
 
     /// Proves LE-23.

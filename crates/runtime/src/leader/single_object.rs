@@ -31,8 +31,8 @@ pub(super) struct SingleObject {
 pub(super) enum Change {
     /// The current state of the object.
     Current(Value),
-    /// The object does not exist.
-    Deleted,
+    /// The object does not exist, as of this resourceVersion.
+    Deleted(ResourceVersion),
 }
 
 impl SingleObject {
@@ -97,8 +97,9 @@ impl SingleObject {
     pub(super) fn take(&mut self, change: Change) -> bool {
         self.observed = match change {
             Change::Current(object) if version_of(&object).is_older_than(&self.version()) => return false,
+            Change::Deleted(version) if version.is_older_than(&self.version()) => return false,
             Change::Current(object) => Some(object),
-            Change::Deleted => None,
+            Change::Deleted(_) => None,
         };
         true
     }
@@ -150,7 +151,7 @@ impl SingleObject {
         let list = self.send(list_request).await.map_err(|failure| failure.to_string())?;
         let current = match list["items"].as_array().and_then(|items| items.first()) {
             Some(item) => Change::Current(self.with_type(item)),
-            None => Change::Deleted,
+            None => Change::Deleted(version_of(&list)),
         };
         let params = WatchParams::default().fields(&by_name).timeout(WATCH_SECONDS);
         let request = Request::new(self.resource.collection_path(&self.key.namespace))
@@ -196,7 +197,7 @@ fn version_of(object: &Value) -> ResourceVersion {
 fn change(event: WatchEvent<Value>) -> Result<Option<Change>, String> {
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) => Ok(Some(Change::Current(object))),
-        WatchEvent::Deleted(_) => Ok(Some(Change::Deleted)),
+        WatchEvent::Deleted(object) => Ok(Some(Change::Deleted(version_of(&object)))),
         WatchEvent::Bookmark(_) => Ok(None),
         WatchEvent::Error(status) => Err(status.message),
     }

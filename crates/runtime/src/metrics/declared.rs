@@ -24,11 +24,15 @@ impl Families {
     }
 
     pub(super) fn measure(&self, measurement: &Measurement) {
-        let Measurement { metric, labels, value } = measurement;
+        let Measurement { metric, labels, value, is_removal } = measurement;
         let families = self.0.read();
         let family = families.get(metric.name);
         let family = family.unwrap_or_else(|| panic!("{} is observed without being declared", metric.name));
         let labels: Vec<_> = labels.iter().map(String::as_str).collect();
+        if *is_removal {
+            family.remove(&labels);
+            return;
+        }
         match family {
             Family::Counter(counter) => counter.with_label_values(&labels).inc_by(*value),
             Family::Gauge(gauge) => gauge.with_label_values(&labels).set(*value),
@@ -60,6 +64,16 @@ impl Family {
             family.initialize();
         }
         family
+    }
+
+    /// Removes a series.
+    fn remove(&self, labels: &[&str]) {
+        // The error says that there is no such series.
+        let _ = match self {
+            Self::Counter(counter) => counter.remove_label_values(labels),
+            Self::Gauge(gauge) => gauge.remove_label_values(labels),
+            Self::Histogram(histogram) => histogram.remove_label_values(labels),
+        };
     }
 
     fn initialize(&self) {
@@ -100,5 +114,17 @@ mod tests {
             assert!(text.contains(line), "{line:?} is not in\n{text}");
         }
         assert!(text.contains("# HELP level [ALPHA] A level.\n"));
+    }
+
+    #[test]
+    fn a_removed_series_is_not_exposed() {
+        let metrics = Metrics::new();
+        metrics.declare(&COUNTED);
+        metrics.measure(&COUNTED.increment(&["x"]));
+        metrics.measure(&COUNTED.increment(&["y"]));
+        metrics.measure(&COUNTED.removal(&["x"]));
+        metrics.measure(&COUNTED.removal(&["z"]));
+        let text = metrics.text();
+        assert!(text.contains("counted_total{by=\"y\"} 1\n") && !text.contains("by=\"x\""), "{text}");
     }
 }

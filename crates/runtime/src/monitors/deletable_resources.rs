@@ -1,8 +1,8 @@
-//! The resources that the garbage collector observes: those that can be listed, watched and deleted.
+//! The resources that can be observed: those that can be listed, watched and deleted.
 
 use std::collections::BTreeSet;
 
-use keleustes_objects::{DiscoveredResources, Resource};
+use keleustes_objects::{ApiResource, DiscoveredResources, Resource};
 
 /// The verbs that an observed resource must support.
 const VERBS: [&str; 3] = ["delete", "list", "watch"];
@@ -12,7 +12,7 @@ const VERBS: [&str; 3] = ["delete", "list", "watch"];
 pub(super) fn deletable_resources(
     discovered: &DiscoveredResources,
     kept: &BTreeSet<Resource>,
-    ignores: impl Fn(&Resource) -> bool,
+    ignores: impl Fn(&ApiResource) -> bool,
 ) -> Option<BTreeSet<Resource>> {
     if discovered.root_failure().is_some() {
         return None;
@@ -23,11 +23,10 @@ pub(super) fn deletable_resources(
         chosen.iter().any(|there| (&there.group, &there.plural) == (&resource.group, &resource.plural))
     };
     for one in discovered.preferred() {
-        if VERBS.iter().all(|verb| one.has_verb(verb)) && !is_kept(&one.resource, &chosen) {
+        if VERBS.iter().all(|verb| one.has_verb(verb)) && !is_kept(&one.resource, &chosen) && !ignores(one) {
             chosen.insert(one.resource.clone());
         }
     }
-    chosen.retain(|resource| !ignores(resource));
     Some(chosen).filter(|chosen| !chosen.is_empty())
 }
 
@@ -55,11 +54,13 @@ mod tests {
 
     fn chosen(resources: &[ApiResource], failed: &[&str], kept: &[(&'static str, &'static str)]) -> String {
         let failed = failed.iter().map(|name| ((*name).to_owned(), "no".to_owned()));
-        let discovered =
-            DiscoveredResources { resources: resources.to_vec(), failed: BTreeMap::from_iter(failed) };
+        let discovered = DiscoveredResources {
+            resources: resources.to_vec(),
+            failed: BTreeMap::from_iter(failed),
+            ..DiscoveredResources::default()
+        };
         let kept = kept.iter().map(|(group, version)| one(group, version, "things", ALL).resource);
-        let chosen =
-            deletable_resources(&discovered, &kept.collect(), |resource| resource.plural == "events");
+        let chosen = deletable_resources(&discovered, &kept.collect(), |one| one.resource.plural == "events");
         let names = chosen.map(|set| set.iter().map(|one| format!("{} {one}", one.version)).collect());
         names.map_or("nothing".to_owned(), |names: Vec<_>| names.join(", "))
     }
@@ -97,7 +98,7 @@ mod tests {
         assert_eq!(chosen(&[one("", "v1", "pods", ALL)], &["apis"], &[("a", "v1")]), "nothing");
     }
 
-    /// Proves GC-21.
+    /// Proves GC-21, RQ-81.
     #[test]
     fn resources_of_a_failed_group_version_are_kept() {
         let served = [one("", "v1", "pods", ALL), one("a", "v2", "things", ALL)];

@@ -1,4 +1,4 @@
-//! Feeds an observer with the objects of one resource: from the shared cache if there is one, else from a
+//! Feeds observers with the objects of one resource: from the shared cache if there is one, else from a
 //! watch whose objects are not kept.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,35 +14,75 @@ use tokio_util::sync::CancellationToken;
 
 use super::EffectsSink;
 use super::partial_metadata::PartialObjectMetadata;
-use crate::caches::{Cache, Caches, EventHandler};
+use crate::caches::{Cache, Caches, EventHandler, log_failure};
 use crate::clock::Clocks;
+use crate::failure_log::FailureLog;
+use crate::list_progress::{Advance, ListProgress};
 use crate::metrics::{Metrics, QueueMetrics};
 use crate::ordered_watch::OrderedWatch;
 
-/// Passes changes of one resource to the observer, and the observer's effects to the sink.
+/// An observer, and where its effects go.
+pub(super) struct Subscriber {
+    pub(super) observer: Arc<dyn Observer>,
+    /// Takes the effects while its controller runs.
+    pub(super) sink: RwLock<Option<EffectsSink>>,
+    /// Set once a controller processes the effects.
+    pub(super) queue_metrics: OnceLock<QueueMetrics>,
+}
+
+/// Passes changes of one resource to observers, and the effects of each observer to its sink.
 #[derive(Clone)]
 pub(super) struct Feed {
     pub(super) resource: Resource,
-    pub(super) observer: Arc<dyn Observer>,
-    pub(super) sink: Arc<RwLock<Option<EffectsSink>>>,
+    pub(super) subscribers: Arc<RwLock<Vec<Arc<Subscriber>>>>,
     pub(super) clocks: Clocks,
     pub(super) metrics: Metrics,
-    /// Set once a controller processes the effects.
-    pub(super) queue_metrics: Arc<OnceLock<QueueMetrics>>,
 }
 
 /// One observed resource.
 pub(super) struct Monitor {
     pub(super) is_shared: bool,
     synced: OrderedWatch<bool>,
+    /// The observers of the resource.
+    subscribers: Arc<RwLock<Vec<Arc<Subscriber>>>>,
+    /// The progress of a list and watch of its own; that of a shared cache is the cache's.
+    progress: Arc<ListProgress>,
     stop: CancellationToken,
     /// The API server no longer serves the resource, according to discovery.
     retired: Arc<AtomicBool>,
 }
 
 impl Monitor {
-    pub(super) fn new(is_shared: bool, stop: CancellationToken) -> Self {
-        Self { is_shared, synced: OrderedWatch::new(false), stop, retired: Arc::default() }
+    pub(super) fn new(is_shared: bool, stop: CancellationToken, clocks: Clocks) -> Self {
+        let progress = Arc::new(ListProgress::new(clocks));
+        let (synced, subscribers) = (OrderedWatch::new(false), Arc::default());
+        Self { is_shared, synced, subscribers, progress, stop, retired: Arc::default() }
+    }
+
+    /// The observers of the resource.
+    pub(super) fn subscribers(&self) -> &Arc<RwLock<Vec<Arc<Subscriber>>>> {
+        &self.subscribers
+    }
+
+    /// Whether this subscriber observes the resource.
+    pub(super) fn feeds(&self, subscriber: &Arc<Subscriber>) -> bool {
+        self.subscribers.read().iter().any(|known| Arc::ptr_eq(known, subscriber))
+    }
+
+    /// Adds a subscriber. One that comes after the monitor has started gets a list of its own.
+    pub(super) fn subscribe(&self, subscriber: Arc<Subscriber>, is_late: bool) {
+        self.subscribers.write().push(subscriber);
+        if is_late {
+            self.synced.set(false);
+        }
+        if is_late && !self.is_shared {
+            self.progress.request_relist();
+        }
+    }
+
+    /// The progress of its own list and watch, if it has one, and what ends it.
+    pub(super) fn own_watch(&self) -> Option<(Arc<ListProgress>, CancellationToken)> {
+        (!self.is_shared).then(|| (self.progress.clone(), self.stop.clone()))
     }
 
     pub(super) fn is_synced(&self) -> bool {
@@ -75,7 +115,7 @@ impl Monitor {
         self.retired.store(true, Ordering::Relaxed);
     }
 
-    /// Observes a shared cache.
+    /// Observes a shared cache; `feed` is that of new subscribers.
     pub(super) fn observe_cache(&self, feed: Feed, cache: Arc<Cache>) -> impl Future<Output = ()> + use<> {
         let (stop, synced) = (self.stop.clone(), self.synced.clone());
         async move {
@@ -101,10 +141,11 @@ impl Monitor {
         random: fastrand::Rng,
         caches: &Caches,
     ) -> impl Future<Output = ()> + use<> {
-        let (stop, synced) = (self.stop.clone(), self.synced.clone());
+        let (stop, synced, progress) = (self.stop.clone(), self.synced.clone(), self.progress.clone());
         let source = ListWatch::<PartialObjectMetadata>::new(feed.resource.clone(), Projection::METADATA);
         let errors = ErrorObserver {
             metrics: feed.metrics.clone(),
+            failures: caches.failures().clone(),
             stop: stop.clone(),
             retired: self.retired.clone(),
         };
@@ -112,20 +153,32 @@ impl Monitor {
         let mut reflector = caches.with_list_mode(reflector);
         let metrics = feed.metrics.observed(&feed.resource);
         async move {
+            let mut requested_list = 1;
             loop {
                 let delta = tokio::select! {
                     biased;
                     () = stop.cancelled() => return,
+                    number = progress.wait_for_request_after(requested_list) => {
+                        requested_list = number;
+                        reflector.relist();
+                        continue;
+                    }
                     delta = reflector.next() => delta,
                 };
-                let is_list = matches!(delta, Delta::Replace { .. });
+                let advance = match &delta {
+                    Delta::Replace { .. } => Advance::List,
+                    Delta::Apply(_) | Delta::Delete(_) | Delta::DeleteKey { .. } => Advance::Event,
+                    Delta::Bookmark(_) => Advance::Bookmark,
+                };
                 let began = feed.clocks.monotonic();
                 feed.deliver_delta(delta);
+                progress.advance(advance, reflector.last_sync_resource_version());
                 if let Some(metrics) = &metrics {
                     let took = feed.clocks.monotonic().saturating_sub(began);
                     metrics.observe_delivery(reflector.last_sync_resource_version(), Some(took));
                 }
-                if is_list {
+                if advance == Advance::List {
+                    progress.list_delivered(requested_list);
                     synced.set(true);
                 }
             }
@@ -146,10 +199,10 @@ impl Feed {
             Delta::Delete(object) => self.deliver(1, |observer, effects| {
                 observer.on_delete(&self.resource, object.meta(), effects);
             }),
-            Delta::DeleteKey { key, uid, version } => self.deliver(1, |observer, effects| {
+            Delta::DeleteKey { key, uid, version } => {
                 let last = ObjectMeta { key, uid, resource_version: version, ..ObjectMeta::default() };
-                observer.on_delete(&self.resource, &last, effects);
-            }),
+                self.deliver(1, |observer, effects| observer.on_delete(&self.resource, &last, effects));
+            }
             Delta::Bookmark(_) => {}
         }
     }
@@ -160,22 +213,32 @@ impl Feed {
         });
     }
 
-    /// Calls the observer; the changes are counted as if they had gone through a work queue. A panic over one
+    /// Calls the observers; the changes are counted as if they had gone through a work queue. A panic over one
     /// object must not keep others from being delivered.
-    fn deliver(&self, changes: usize, call: impl FnOnce(&dyn Observer, &mut Effects)) {
+    fn deliver(&self, changes: usize, call: impl Fn(&dyn Observer, &mut Effects)) {
+        let subscribers = self.subscribers.read().clone();
+        subscribers.iter().for_each(|subscriber| self.deliver_to(subscriber, changes, &call));
+    }
+
+    fn deliver_to(
+        &self,
+        subscriber: &Subscriber,
+        changes: usize,
+        call: &impl Fn(&dyn Observer, &mut Effects),
+    ) {
         let mut effects = Effects::default();
         let began = self.clocks.monotonic();
-        let result = catch_unwind(AssertUnwindSafe(|| call(&*self.observer, &mut effects)));
-        if let Some(queue_metrics) = self.queue_metrics.get().filter(|_| changes > 0) {
+        let result = catch_unwind(AssertUnwindSafe(|| call(&*subscriber.observer, &mut effects)));
+        if let Some(queue_metrics) = subscriber.queue_metrics.get().filter(|_| changes > 0) {
             queue_metrics.added_many(changes);
             queue_metrics.taken(Duration::ZERO);
             queue_metrics.worked(self.clocks.monotonic().saturating_sub(began));
         }
         if result.is_err() {
-            self.metrics.panicked(self.observer.queue());
+            self.metrics.panicked(subscriber.observer.queue().unwrap_or("observer"));
             tracing::error!(resource = %self.resource, "observer panicked, which is a bug; contained");
         }
-        if let Some(sink) = &*self.sink.read() {
+        if let Some(sink) = &*subscriber.sink.read() {
             sink(effects);
         }
     }
@@ -193,7 +256,7 @@ impl EventHandler for ObserverEventHandler {
             let metas: Vec<&ObjectMeta> = changes.iter().filter_map(AnyChange::meta).collect();
             return self.feed.deliver_list(&metas, &[]);
         }
-        for change in changes.iter().filter(|change| !change.resync) {
+        for change in changes.iter().filter(|change| !change.is_unchanged()) {
             let (old, new) = (change.old.as_ref(), change.new.as_ref());
             self.feed.deliver(1, |observer, effects| {
                 let resource = &self.feed.resource;
@@ -213,6 +276,7 @@ impl EventHandler for ObserverEventHandler {
 /// Counts and logs the errors of a reflector, and stops the monitor of a resource that is no longer served.
 struct ErrorObserver {
     metrics: Metrics,
+    failures: Arc<FailureLog>,
     stop: CancellationToken,
     retired: Arc<AtomicBool>,
 }
@@ -227,7 +291,7 @@ impl ReflectorObserver for ErrorObserver {
             tracing::info!(%resource, %failure, "resource is no longer served, stopped observing it");
             self.stop.cancel();
         } else {
-            tracing::warn!(%resource, %failure, "list or watch failed, retrying");
+            log_failure(&self.failures, resource, failure);
         }
     }
 }

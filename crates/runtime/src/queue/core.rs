@@ -43,6 +43,34 @@ pub struct QueueSnapshot {
     pub longest_seconds: f64,
 }
 
+/// Where an item is in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemState {
+    /// The item.
+    pub item: Item,
+    /// Whether it is queued, or will be when its processing ends.
+    pub queued: bool,
+    /// Since when it is being processed, as monotonic time.
+    pub processing_since: Option<Duration>,
+    /// When it will be queued, as monotonic time.
+    pub due: Option<Duration>,
+    /// How often it was requeued with backoff since it was last forgotten.
+    pub failures: u32,
+}
+
+/// How many items a queue has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounts {
+    /// Queued now.
+    pub queued: usize,
+    /// Being processed.
+    pub processing: usize,
+    /// To be queued later.
+    pub waiting: usize,
+    /// Failed at the last attempt.
+    pub failing: usize,
+}
+
 impl Core {
     pub(super) fn new(limiter: RateLimiter) -> Self {
         Self {
@@ -162,6 +190,30 @@ impl Core {
 
     pub(super) fn is_drained(&self) -> bool {
         self.closed.is_some() && self.ready.is_empty() && self.processing.is_empty()
+    }
+
+    pub(super) fn counts(&self) -> QueueCounts {
+        QueueCounts {
+            queued: self.dirty.len(),
+            processing: self.processing.len(),
+            waiting: self.waiting.len(),
+            failing: self.failures.len(),
+        }
+    }
+
+    /// The items that `wanted` accepts and that the queue knows anything about.
+    pub(super) fn states(&self, wanted: &dyn Fn(&Item) -> bool) -> Vec<ItemState> {
+        let known = self.dirty.keys().chain(self.processing.keys()).chain(self.waiting_at.keys());
+        let known = known.chain(self.failures.keys());
+        let items: BTreeSet<_> = known.filter(|item| wanted(item)).collect();
+        let state = |item: &Item| ItemState {
+            item: item.clone(),
+            queued: self.dirty.contains_key(item),
+            processing_since: self.processing.get(item).copied(),
+            due: self.waiting_at.get(item).map(|(due, _)| *due),
+            failures: self.failures(item),
+        };
+        items.into_iter().map(state).collect()
     }
 
     pub(super) fn running(&self, now: Duration) -> QueueSnapshot {

@@ -5,7 +5,7 @@
 
 mod core;
 
-pub use self::core::QueueSnapshot;
+pub use self::core::{ItemState, QueueCounts, QueueSnapshot};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,12 +55,13 @@ impl Queue {
         });
     }
 
-    /// Queues an item after a delay; of several delays the earliest counts.
+    /// Queues an item after a delay; of several delays the earliest counts. It counts as a retry even if the delay is
+    /// zero, as client-go's `AddAfter` does.
     pub fn add_after(&self, item: Item, delay: Duration) {
+        self.0.metrics.retried();
         if delay.is_zero() {
             return self.add(item);
         }
-        self.0.metrics.retried();
         self.change(|core, now| core.add_after(item, delay, now));
     }
 
@@ -79,6 +80,18 @@ impl Queue {
     #[must_use]
     pub fn failures(&self, item: &Item) -> u32 {
         self.0.core.lock().failures(item)
+    }
+
+    /// How many items it has.
+    #[must_use]
+    pub fn counts(&self) -> QueueCounts {
+        self.0.core.lock().counts()
+    }
+
+    /// The items that `wanted` accepts and that the queue knows anything about.
+    #[must_use]
+    pub fn states(&self, wanted: &dyn Fn(&Item) -> bool) -> Vec<ItemState> {
+        self.0.core.lock().states(wanted)
     }
 
     /// The next item, as soon as there is one; `None` after shutdown, when none is left.

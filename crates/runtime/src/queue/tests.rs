@@ -193,12 +193,14 @@ async fn metrics_report_depth_adds_retries_and_unfinished_work() {
     queue.add(a.clone());
     queue.add_after(item("c"), Duration::from_secs(60));
     queue.add_rate_limited(item("d"), Duration::ZERO);
+    // A delay of zero counts as a retry as well.
+    queue.add_after(item("e"), Duration::ZERO);
     tokio::time::advance(Duration::from_secs(3)).await;
     let text = metrics.text();
     for line in [
-        r#"workqueue_depth{name="jobs"} 2"#,
-        r#"workqueue_adds_total{name="jobs"} 3"#,
-        r#"workqueue_retries_total{name="jobs"} 2"#,
+        r#"workqueue_depth{name="jobs"} 3"#,
+        r#"workqueue_adds_total{name="jobs"} 4"#,
+        r#"workqueue_retries_total{name="jobs"} 3"#,
         r#"workqueue_queue_duration_seconds_sum{name="jobs"} 2"#,
         r#"workqueue_queue_duration_seconds_bucket{name="jobs",le="0.00000001"} 0"#,
         r#"workqueue_queue_duration_seconds_bucket{name="jobs",le="10"} 1"#,

@@ -35,21 +35,21 @@ fn context_without_election(process: &ProcessContext) -> ControllerContext {
     controller_context(process, &Leadership::without_election(), PredecessorState::None)
 }
 
-/// Proves RUN-58, RUN-124, OPT-115.
+/// Proves RUN-58, OPT-115, SAT-69.
 #[tokio::test(start_paused = true)]
 async fn controllers_start_after_individual_delays_that_run_in_parallel() {
     let process = process();
     let (context, stop) = (context_without_election(&process), CancellationToken::new());
     let began = Instant::now();
-    let mut first_after = None;
+    let first_after = Mutex::new(None);
     let interval = Duration::from_secs(10);
     let set = idle_controllers(&["a", FIRST, "b", "c", "d"], interval);
-    let on_first_started = || first_after = Some(began.elapsed());
+    let on_first_started = || *first_after.lock() = Some(began.elapsed());
     let controllers = RunningControllers::start(&process, set, &context, on_first_started, &stop).await;
     let took = began.elapsed();
-    assert_eq!(controllers.running[0].name, FIRST);
     assert_eq!(controllers.running.len(), 5);
-    assert_eq!(first_after, Some(Duration::ZERO), "others need the credentials it creates");
+    let first_after = first_after.lock().unwrap();
+    assert!((interval..took).contains(&first_after), "it has a delay of its own, too: {first_after:?}");
     assert!((interval..interval * 2).contains(&took), "{took:?}");
 
     let began = Instant::now();
@@ -62,6 +62,19 @@ async fn controllers_start_after_individual_delays_that_run_in_parallel() {
     )
     .await;
     assert!(began.elapsed() < Duration::from_millis(5), "by default there is no delay");
+}
+
+/// Proves LE-56.
+#[tokio::test(start_paused = true)]
+async fn set_without_the_first_controller_signals_immediately() {
+    let process = process();
+    let (context, stop) = (context_without_election(&process), CancellationToken::new());
+    let began = Instant::now();
+    let first_after = Mutex::new(None);
+    let set = idle_controllers(&["a", "b"], Duration::from_secs(10));
+    let on_first_started = || *first_after.lock() = Some(began.elapsed());
+    RunningControllers::start(&process, set, &context, on_first_started, &stop).await;
+    assert_eq!(*first_after.lock(), Some(Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,6 +100,32 @@ async fn stop_during_startup_keeps_every_started_controller() {
     let (controllers, ()) = tokio::join!(starting, stopping);
     assert_eq!(controllers.running.len(), *reconciled.lock());
     assert!((1..6).contains(&controllers.running.len()), "{}", controllers.running.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_start_step_ends_the_start_and_the_error_names_the_controller() {
+    let process = process();
+    let (context, stop) = (context_without_election(&process), CancellationToken::new());
+    let reconciled = Arc::new(Mutex::new(Vec::new()));
+    let counting = |name: &'static str| {
+        let reconciled = reconciled.clone();
+        let count = move |_: &View<'_>, _: &Item| {
+            reconciled.lock().push(name);
+            Plan::none()
+        };
+        Loop::deciding("counting", count).initial_item(Key::cluster("once"))
+    };
+    let mut set = idle_controllers(&["good", "bad"], Duration::ZERO);
+    set.controllers[0].loops.push(counting("good").before_start(|_| Ok(Vec::new())));
+    set.controllers[1].loops.push(counting("first loop of bad"));
+    set.controllers[1].loops.push(counting("bad").before_start(|_| Err("nothing left".to_owned())));
+    let controllers = RunningControllers::start(&process, set, &context, || {}, &stop).await;
+    let error = controllers.start_error.clone().unwrap();
+    assert_eq!((error.controller, error.to_string().as_str()), ("bad", "nothing left"));
+    assert_eq!(controllers.running.len(), 1);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(*reconciled.lock(), ["good"], "no loop of the other is started");
+    controllers.stop(Duration::ZERO).await.unwrap();
 }
 
 async fn ends_after(seconds: u64) {

@@ -14,7 +14,7 @@ use keleustes_plan::{
     Applied, Edited, Grant, Guard, InvolvedObject, OnFailure, Outcome, PatchKind, Plan, PlannedEvent,
     ReconcileError, Target, Write,
 };
-use keleustes_runtime::executor::Executor;
+use keleustes_runtime::executor::{Executor, UnknownWrites};
 use keleustes_runtime::gate::Gate;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -42,6 +42,7 @@ fn executor(cluster: &TestCluster) -> Executor {
         controller: "test",
         grants: GRANTS,
         client: cluster.client(),
+        unknown_writes: UnknownWrites::default(),
         gate: Arc::new(Gate::new(&[], None, cluster.context.clocks.clone())),
         caches: cluster.context.caches.clone(),
         status_coalescer: Arc::default(),
@@ -50,6 +51,7 @@ fn executor(cluster: &TestCluster) -> Executor {
         record: Arc::new(move |event| events.lock().push(event)),
         metrics: cluster.context.metrics.clone(),
         in_flight_max: 64,
+        journal: cluster.context.inspection.journal().clone(),
         random: Mutex::new(cluster.context.random.fork()),
     }
 }

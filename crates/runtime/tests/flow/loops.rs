@@ -191,6 +191,30 @@ async fn failing_item_is_dropped_at_the_retry_limit_until_a_change() {
     running.stop().await;
 }
 
+/// Proves INF-37, INF-144.
+#[tokio::test(start_paused = true)]
+async fn relist_retries_a_dropped_key_even_if_the_object_is_unchanged() {
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "red");
+    let log = ReconcileLog::new();
+    let recording = log.clone();
+    let a_loop = on_config_maps(move |_, item| {
+        recording.record(item);
+        Box::pin(async { Err(ReconcileError::because("it always fails")) })
+    });
+    let running = cluster.start(controller(a_loop.max_retries(3))).await;
+    wait(Duration::from_secs(3600)).await;
+    assert_eq!(log.times("a/x").len(), 4, "the first try and three retries");
+    cluster.server.cut_watches();
+    wait(Duration::from_secs(3600)).await;
+    assert_eq!(log.times("a/x").len(), 4, "a watch that resumes delivers only changes");
+    cluster.server.compact();
+    cluster.server.expire_watches();
+    wait(Duration::from_secs(3600)).await;
+    assert_eq!(log.times("a/x").len(), 8);
+    running.stop().await;
+}
+
 /// When an item with three retries was reconciled, of whose reconciles some meet an API server outage.
 async fn times_with_outages(meets_outage: fn(usize) -> bool) -> Vec<u128> {
     let cluster = TestCluster::new();

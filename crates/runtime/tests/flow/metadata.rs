@@ -49,7 +49,8 @@ async fn only_metadata_is_received_and_kept() {
         cluster.server.expire_watches();
         cluster.server.remove(&plural, "a", "y");
         wait(Duration::from_secs(120)).await;
-        assert_eq!(*recorded.0.lock(), ["a/x front", "a/y back", "a/x middle"]);
+        let delivered = ["a/x front", "a/y back", "a/x middle", "a/x middle"];
+        assert_eq!(*recorded.0.lock(), delivered, "the relist delivers the unchanged object again");
         assert_eq!(cache.len(), 1);
 
         let accepts = cluster.tap.accepts.lock().clone();

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use http::Method;
 use keleustes_apiserver::{FaultRule, InjectedFault};
-use keleustes_objects::{Key, ObjectMeta, Resource};
+use keleustes_objects::{ApiResource, Key, ObjectMeta, Resource};
 use keleustes_plan::{
-    Controller, Effects, InvolvedObject, Item, Loop, Metric, Observer, PlannedEvent, Requeue,
+    Controller, Effects, InvolvedObject, Item, KindEntry, Loop, Metric, Observer, PlannedEvent, Requeue,
 };
+use keleustes_runtime::handover::PredecessorState;
+use keleustes_runtime::leader::Predecessor;
 use keleustes_runtime::loops;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -41,16 +43,16 @@ impl RecordingObserver {
 }
 
 impl Observer for RecordingObserver {
-    fn queue(&self) -> &'static str {
-        "test_changes"
+    fn queue(&self) -> Option<&'static str> {
+        Some("test_changes")
     }
 
-    fn failures(&self) -> &'static Metric {
-        &FAILURES
+    fn failures(&self) -> Option<&'static Metric> {
+        Some(&FAILURES)
     }
 
-    fn ignores(&self, resource: &Resource) -> bool {
-        resource.plural == "events"
+    fn ignores(&self, resource: &ApiResource) -> bool {
+        resource.resource.plural == "events"
     }
 
     fn on_list(&self, resource: &Resource, metas: &[&ObjectMeta], unreadable: &[Key], effects: &mut Effects) {
@@ -86,6 +88,38 @@ fn echo(observer: &RecordingObserver, reconciled: &Arc<Mutex<Vec<String>>>) -> C
         Box::pin(async { Ok(Requeue::Forget) })
     });
     Controller::new("test").observer(observer.clone()).with_loop(Loop::reconciling("echo", reconciler))
+}
+
+/// The graph of the garbage collector must contain what the previous leader wrote: a dependent that it lacks would
+/// not be orphaned.
+#[tokio::test(start_paused = true)]
+async fn monitor_that_is_behind_the_previous_leader_relists() {
+    for has_record in [true, false] {
+        let cluster = TestCluster::new();
+        let observer = RecordingObserver::default();
+        let controller = echo(&observer, &Arc::default());
+        loops::prepare(&controller, &cluster.caches);
+        settle().await;
+        let monitors = cluster.caches.monitors(controller.observer.as_ref().unwrap());
+        monitors.wait_for_sync().await;
+        let no_watch = FaultRule::new(InjectedFault::Hang).resource("configmaps").target("?resourceVersion=");
+        cluster.faults.add(no_watch);
+        cluster.server.cut_watches();
+        settle().await;
+        observer.take();
+        cluster.put("a/new", "red");
+        settle().await;
+        assert!(observer.take().is_empty());
+        let version = cluster.server.resource_version().to_string();
+        let record = json!({"configmaps": {"lastEvent": version, "lastList": "1"}});
+        let predecessor =
+            if has_record { Predecessor::LeftRecord(record) } else { Predecessor::LeftNoRecord(None) };
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let state = PredecessorState::of(&predecessor, &cluster.context.clocks);
+        state.wait_for_monitors(&monitors).await;
+        assert_eq!(observer.take(), ["=configmaps a/new"], "has a record: {has_record}");
+        cluster.caches.stop().await;
+    }
 }
 
 async fn observing(cluster: &TestCluster) -> (RecordingObserver, loops::RunningController) {
@@ -183,7 +217,7 @@ async fn only_metadata_is_read_of_uncached_resources() {
     assert_eq!(cluster.reads("secrets", "watch=true"), 1);
 }
 
-/// Proves GC-26, GC-136, GC-137.
+/// Proves GC-26, GC-136, GC-137, RUN-57.
 #[tokio::test(start_paused = true)]
 async fn resources_are_observed_while_they_are_served() {
     let cluster = TestCluster::new();
@@ -256,26 +290,35 @@ async fn failed_discovery_changes_nothing() {
 /// Proves GC-12, GC-23, GC-140.
 #[tokio::test(start_paused = true)]
 async fn resource_that_cannot_be_listed_delays_start_by_at_most_30_seconds() {
-    let cluster = TestCluster::new();
-    define_widgets(&cluster).await;
-    cluster.put("a/one", "red");
-    cluster.faults.add(
-        FaultRule::new(InjectedFault::status(500, "InternalError", "no conversion")).target("/widgets?"),
-    );
-    let (observer, reconciled) = (RecordingObserver::default(), Arc::default());
-    let began = tokio::time::Instant::now();
-    let _running = cluster.start(echo(&observer, &reconciled)).await;
-    assert_eq!(began.elapsed().as_secs(), 30, "workers wait for 30 s");
-    settle().await;
-    assert!(observer.take().contains(&"=configmaps a/one".to_owned()));
-    assert!(reconciled.lock().contains(&"begin".to_owned()));
-    wait(Duration::from_secs(1)).await;
-    assert!(cluster.metric("test_failures_total 1"), "{}", cluster.metrics.text());
-    wait(Duration::from_secs(61)).await;
-    assert!(cluster.metric("test_failures_total 1"), "counted once, as the set of resources has not changed");
-    cluster.faults.disable_all();
-    wait(Duration::from_secs(61)).await;
-    assert_eq!(observer.take(), ["no widgets"]);
+    // Widgets have a watch of the monitors' own, ConfigMaps a shared cache.
+    for failing in ["widgets", "configmaps"] {
+        let cluster = TestCluster::new();
+        define_widgets(&cluster).await;
+        cluster.put("a/one", "red");
+        cluster.faults.add(
+            FaultRule::new(InjectedFault::status(500, "InternalError", "no conversion"))
+                .resource(failing)
+                .verbs(&["list", "watch"]),
+        );
+        let _cache = cluster.caches.cache(&KindEntry::of::<ConfigMap>());
+        let (observer, reconciled) = (RecordingObserver::default(), Arc::default());
+        let began = tokio::time::Instant::now();
+        let running = cluster.start(echo(&observer, &reconciled)).await;
+        assert_eq!(began.elapsed().as_secs(), 30, "workers wait for 30 s: {failing}");
+        settle().await;
+        let of_the_others = if failing == "widgets" { "=configmaps a/one" } else { "no widgets" };
+        assert_eq!(observer.take(), [of_the_others]);
+        assert!(reconciled.lock().contains(&"begin".to_owned()));
+        wait(Duration::from_secs(1)).await;
+        assert!(cluster.metric("test_failures_total 1"), "{}", cluster.metrics.text());
+        wait(Duration::from_secs(61)).await;
+        assert!(cluster.metric("test_failures_total 1"), "counted once: the set of resources is the same");
+        cluster.faults.disable_all();
+        wait(Duration::from_secs(61)).await;
+        let of_this_one = if failing == "widgets" { "no widgets" } else { "=configmaps a/one" };
+        assert_eq!(observer.take(), [of_this_one], "as soon as it can be listed");
+        cluster.stop(running).await;
+    }
 }
 
 /// Proves GC-12.

@@ -7,7 +7,7 @@ use http::Method;
 use keleustes_apiserver::InjectedFault;
 use keleustes_objects::{Key, Namespace, Uid};
 use keleustes_plan::{
-    Controller, InvolvedObject, Loop, Metric, Outcome, PatchKind, Plan, PlannedEvent, Requeue, Write,
+    Controller, Effects, InvolvedObject, Loop, Metric, Outcome, PatchKind, Plan, PlannedEvent, Requeue, Write,
 };
 use serde_json::{Value, json};
 
@@ -116,13 +116,13 @@ async fn initial_item_is_reconciled_without_a_change() {
 struct PeriodicPass;
 
 impl keleustes_plan::Reconciler for PeriodicPass {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut keleustes_plan::Context<'_>,
-        _: &'a keleustes_plan::Item,
-    ) -> keleustes_plan::BoxFuture<'a, Result<Requeue, keleustes_plan::ReconcileError>> {
+    async fn reconcile(
+        &self,
+        cx: &mut keleustes_plan::Context<'_>,
+        _: &keleustes_plan::Item,
+    ) -> Result<Requeue, keleustes_plan::ReconcileError> {
         cx.measure(RECONCILES.increment(&[]));
-        Box::pin(async { Ok(Requeue::After(Duration::from_secs(20))) })
+        Ok(Requeue::After(Duration::from_secs(20)))
     }
 }
 
@@ -155,4 +155,34 @@ fn memory_is_shared_and_survives_a_panic() {
     assert!(broken.is_err());
     memory.with(|memory_value| memory_value.push(2));
     assert_eq!(memory.with(|memory_value| memory_value.clone()), [1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn handler_records_an_event_and_a_reconcile_enqueues_in_another_queue_later() {
+    let cluster = cluster();
+    let later = reconcile_with(|_, _| Box::pin(async { Ok(Requeue::Forget) }));
+    let first = reconcile_with(|cx, item| {
+        let mut effects = Effects::default();
+        effects.enqueue_after("later", item.clone(), Duration::from_secs(60));
+        cx.effects(effects);
+        Box::pin(async { Ok(Requeue::Forget) })
+    });
+    let controller = Controller::new("test")
+        .with_loop(Loop::reconciling("first", first).enqueue_on::<ConfigMap>(|change, _, enqueue| {
+            let key = &change.latest().meta.key;
+            let involved = InvolvedObject { name: key.name.to_string(), ..InvolvedObject::default() };
+            enqueue.record(PlannedEvent::normal(involved, "Seen", "it changed"));
+            enqueue.add(key);
+        }))
+        .with_loop(Loop::reconciling("later", later));
+    let running = cluster.start(controller).await;
+    cluster.put("a/x", "red");
+    wait(Duration::from_secs(50)).await;
+    let recorded: Vec<_> =
+        cluster.events.lock().iter().map(|event| event.involved_object.name.clone()).collect();
+    assert_eq!(recorded, ["x"]);
+    assert!(cluster.metric("workqueue_adds_total{name=\"later\"} 0"), "not due yet");
+    wait(Duration::from_secs(11)).await;
+    assert!(!cluster.metric("workqueue_adds_total{name=\"later\"} 0"), "due");
+    cluster.stop(running).await;
 }

@@ -18,6 +18,7 @@ use keleustes_plan::{
 use keleustes_runtime::caches::{Cache, Caches, EventHandler};
 use keleustes_runtime::clock::{Clocks, Random};
 use keleustes_runtime::handover::PredecessorState;
+use keleustes_runtime::inspection::Inspection;
 use keleustes_runtime::loops::{self, ControllerContext, RunningController};
 use keleustes_runtime::metrics::Metrics;
 use parking_lot::Mutex;
@@ -30,7 +31,7 @@ use tower::{BoxError, Layer as _, Service};
 const SETTLE_FOR: Duration = Duration::from_millis(1);
 
 /// When every test cluster starts: 2026-01-01T00:00:00Z.
-const START_NANOSECONDS: i64 = 1_767_225_600_000_000_000;
+pub(crate) const START_NANOSECONDS: i64 = 1_767_225_600_000_000_000;
 
 pub(crate) struct TestCluster {
     pub(crate) server: ApiServer,
@@ -74,8 +75,10 @@ impl TestCluster {
         let client = tap.client(&faults, &server);
         let caches = Caches::new(client, clocks.clone(), random.clone(), metrics.clone(), resync_period);
         let is_leader = Arc::new(AtomicBool::new(true));
+        let inspection = Inspection::new(clocks.clone());
         let context = ControllerContext {
             caches: caches.clone(),
+            inspection,
             clocks,
             random,
             metrics: metrics.clone(),
@@ -96,7 +99,7 @@ impl TestCluster {
     pub(crate) async fn start(&self, controller: Controller) -> RunningController {
         let events = self.events.clone();
         let record = Arc::new(move |event| events.lock().push(event));
-        loops::start(controller, &self.context, self.client(), record).await
+        loops::start(controller, &self.context, self.client(), record).await.unwrap()
     }
 
     /// Stops the process, so that the next one of the same test runs alone.
@@ -209,7 +212,7 @@ impl Kind for ConfigMap {
     const RESOURCE: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
 }
 
-/// Records changes: `+`, `-`, `~` or `=` (resync) and the key, and checks that the store holds them.
+/// Records changes: `+`, `-`, `~` or `=` (unchanged) and the key, and checks that the store holds them.
 pub(crate) struct ChangeLog {
     cache: Arc<Cache>,
     lines: Mutex<Vec<String>>,
@@ -242,7 +245,7 @@ impl EventHandler for ChangeLog {
         }
         for change in changes {
             let meta = change.meta().unwrap();
-            let sign = match (&change.old, &change.new, change.resync) {
+            let sign = match (&change.old, &change.new, change.is_unchanged()) {
                 (_, _, true) => '=',
                 (None, _, _) => '+',
                 (Some(_), Some(_), _) => '~',
@@ -267,12 +270,8 @@ where
         + Send
         + Sync,
 {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> ReconcileFuture<'a, Result<Requeue, ReconcileError>> {
-        (self.0)(cx, item)
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        (self.0)(cx, item).await
     }
 }
 

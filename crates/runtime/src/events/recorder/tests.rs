@@ -196,6 +196,33 @@ async fn only_the_last_of_repetitions_within_a_second_is_written() {
     assert_eq!(api.stored(), [(10, "no".to_owned())]);
 }
 
+/// The write of a burst's last event ends after further ones were counted, which must not be forgotten.
+///
+/// Proves EVT-40, EVT-46.
+#[tokio::test(start_paused = true)]
+async fn repetitions_skipped_while_a_write_waits_stay_counted() {
+    let api = Api::new();
+    let pipeline = pipeline(&api);
+    let combined = || {
+        let stored = api.stored().into_iter();
+        stored
+            .filter(|(_, message)| message.starts_with("(combined"))
+            .map(|(count, _)| count)
+            .collect::<Vec<_>>()
+    };
+    for at in 1..=100 {
+        pipeline.warn(&format!("attempt {at}"));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(api.stored().len(), 10);
+    assert_eq!(combined(), [16], "25 events are written; the first nine are events of their own");
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    pipeline.warn("attempt 101");
+    pipeline.finish().await;
+    assert_eq!(combined(), [92], "attempts 10 to 101");
+}
+
 /// Proves EVT-23.
 #[tokio::test(start_paused = true)]
 async fn new_events_and_repetitions_do_not_delay_each_other() {

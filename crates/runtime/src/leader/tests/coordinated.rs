@@ -133,6 +133,7 @@ async fn refused_candidate_retries_with_backoff() {
 async fn candidate_watches_only_itself_and_does_not_wait_for_the_lock() {
     let server = server();
     let _leader = contestant(&server, "other", 0).lead().await;
+    sleep(Duration::from_millis(100)).await;
     server.clear_requests();
     let me = publish(&server, &[]);
     sleep(Duration::from_secs(1)).await;

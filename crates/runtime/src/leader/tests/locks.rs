@@ -157,7 +157,7 @@ async fn without_election_or_migration_there_is_no_second_lock() {
     assert!(me.has_no_new_term() && server.objects("leases").len() == 1);
 }
 
-/// Proves LE-52, LE-55.
+/// Proves LE-52, LE-55, SAT-69.
 #[tokio::test(start_paused = true)]
 async fn second_lock_is_tried_once_the_token_controller_runs() {
     let server = server();
@@ -290,4 +290,21 @@ async fn both_locks_of_a_dead_process_are_taken_at_expiry() {
     main.ready.signal();
     let (_second, _second_end) = standby.next().await;
     assert!(died.elapsed() < Duration::from_millis(15_050), "{:?}", died.elapsed());
+}
+
+/// An operator must see why no process leads, without reading the same line every two seconds.
+#[tokio::test(start_paused = true)]
+async fn failed_acquisition_is_logged_at_rising_intervals_and_an_orderly_stop_is_no_error() {
+    let server = server();
+    let (log, _guard) = TestLog::capture(Level::INFO);
+    let me = process(&server, "me", None);
+    let refusal = InjectedFault::status(403, "Forbidden", "leases is forbidden");
+    me.faults.add(FaultRule::new(refusal).target("leases/kube-controller-manager"));
+    sleep(Duration::from_secs(60)).await;
+    let lines = log.lines(&["WARN", "Failed to acquire lease, retrying", "leases is forbidden"]);
+    assert!((2..=4).contains(&lines.len()), "{lines:?}");
+    me.stop.cancel();
+    assert_eq!(me.task.await.unwrap(), LocksOutcome::Stopped { errors: vec![] });
+    assert_eq!(log.count(&["ERROR"]), 0, "{}", log.text());
+    assert_eq!(log.count(&["INFO", "leaderelection lost/stopped"]), 1);
 }

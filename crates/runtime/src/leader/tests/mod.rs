@@ -18,6 +18,7 @@ use crate::clock::Clocks;
 mod coordinated;
 mod locks;
 mod storm;
+mod tampering;
 mod terms;
 
 const START: &str = "2026-01-01T00:00:00Z";

@@ -177,13 +177,48 @@ async fn announcer_writes_events_on_the_lease_and_sets_metrics() {
     }
 }
 
+/// Proves LE-106: the event is written while no other process can lead, or not at all.
+#[tokio::test(start_paused = true)]
+async fn last_event_is_written_before_the_lease_is_released_and_does_not_delay_it_for_long() {
+    for has_outage in [false, true] {
+        let server = server();
+        let Machine { client, clocks, faults, .. } = machine(&server, 0);
+        let (announcer, writer) =
+            Announcer::new(client.clone(), clocks.clone(), random("events"), Metrics::new());
+        tokio::spawn(writer.run(tokio_util::sync::CancellationToken::new()));
+        let config = LeaderElectionConfig::new("me".to_owned());
+        let election =
+            LeaderElection::new(client, config, clocks, random("me"), Arc::new(announcer)).unwrap();
+        let leading = election.acquire(never()).await.unwrap();
+        sleep(Duration::from_millis(10)).await;
+        if has_outage {
+            faults.add(FaultRule::new(InjectedFault::Hang).target("/events"));
+        }
+        server.clear_requests();
+        let stopped_at = Instant::now();
+        assert_eq!(leading.hold(std::future::ready(())).await, TermEnd::Stopped { released: true });
+        let expected = if has_outage { 500..600 } else { 0..50 };
+        let took = stopped_at.elapsed().as_millis();
+        assert!(expected.contains(&took), "{took} ms");
+        let writes: Vec<_> = server
+            .requests()
+            .iter()
+            .map(|request| request.method.clone())
+            .filter(|m| m != Method::GET)
+            .collect();
+        let expected = if has_outage { vec![Method::PUT] } else { vec![Method::POST, Method::PUT] };
+        assert_eq!(writes, expected, "the event, then the release");
+    }
+}
+
 /// Proves LE-12, LE-20.
 #[tokio::test(start_paused = true)]
 async fn leader_renews_with_one_put_each_period() {
     let server = server();
     let me = contestant(&server, "me", 0).lead().await;
+    sleep(Duration::from_millis(100)).await;
     server.clear_requests();
-    sleep(Duration::from_millis(20_500)).await;
+    sleep(Duration::from_millis(20_400)).await;
     let requests = server.requests();
     assert_eq!(requests.len(), 10);
     for request in &requests {
@@ -229,8 +264,11 @@ async fn dead_leader_is_succeeded_at_expiry_with_any_clock_skew() {
 struct RecordingHandover(Mutex<Vec<Instant>>);
 
 impl Handover for RecordingHandover {
-    fn handover_record(&self) -> Option<String> {
+    fn handover_record(&self) -> Option<Value> {
         None
+    }
+    fn has_write_in_flight(&self) -> bool {
+        false
     }
     fn prepare_takeover(&self) {
         self.0.lock().push(Instant::now());
@@ -254,6 +292,66 @@ async fn standby_prepares_takeover_once_when_the_leader_can_no_longer_write() {
     let waited = prepared[0] - renewed_at;
     assert!((13_000..13_050).contains(&waited.as_millis()), "{waited:?}");
     assert!(matches!(leading.predecessor(), Predecessor::LeftNoRecord(Some(_))));
+}
+
+/// What a leader hands over in a test.
+struct FixedHandover {
+    record: Value,
+    has_write_in_flight: bool,
+}
+
+impl Handover for FixedHandover {
+    fn handover_record(&self) -> Option<Value> {
+        Some(self.record.clone())
+    }
+    fn has_write_in_flight(&self) -> bool {
+        self.has_write_in_flight
+    }
+    fn prepare_takeover(&self) {}
+}
+
+/// The process that leads next after one with this handover, and after a term of the original if there is one.
+async fn successor_after(has_write_in_flight: bool, original: bool) -> (Duration, Predecessor) {
+    let server = server();
+    let handover = FixedHandover { record: json!({"pods": {"lastList": "3"}}), has_write_in_flight };
+    let mut old = contestant(&server, "old", 0);
+    old.election = old.election.with_handover(Arc::new(handover));
+    let leading = old.election.acquire(never()).await.unwrap();
+    sleep(Duration::from_millis(1)).await;
+    let ended = leading.hold(std::future::ready(())).await;
+    assert_eq!(ended, TermEnd::Stopped { released: !has_write_in_flight });
+    if original {
+        // It acquires and releases the Lease and keeps its annotations.
+        for spec in [
+            json!({"holderIdentity": "original", "leaseDurationSeconds": 15, "leaseTransitions": 1}),
+            json!({"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 1}),
+        ] {
+            let mut changed = lease(&server);
+            changed["spec"] = spec;
+            server.seed(changed).unwrap();
+        }
+    }
+    let began = Instant::now();
+    let next = contestant(&server, "next", 0).election.acquire(never()).await.unwrap();
+    let left = lease(&server)["metadata"]["annotations"]["keleustes.io/handover"].clone();
+    assert_eq!(left, Value::Null, "the new holder removes it");
+    (began.elapsed(), next.predecessor().clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn successor_uses_the_record_of_the_last_term_only() {
+    let (took, predecessor) = successor_after(false, false).await;
+    assert_eq!(predecessor, Predecessor::LeftRecord(json!({"pods": {"lastList": "3"}})));
+    assert!(took < Duration::from_millis(50), "{took:?}");
+    let (_, predecessor) = successor_after(false, true).await;
+    assert!(matches!(predecessor, Predecessor::LeftNoRecord(_)), "{predecessor:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_is_not_released_while_a_write_is_in_flight() {
+    let (took, predecessor) = successor_after(true, false).await;
+    assert!(matches!(predecessor, Predecessor::LeftNoRecord(_)), "{predecessor:?}");
+    assert!(took >= Duration::from_secs(15), "{took:?}");
 }
 
 /// Proves LE-40, LE-43.
@@ -409,24 +507,29 @@ async fn edits_of_the_lease_do_not_end_a_term_without_another_holder() {
     assert!(me.leadership.still_held() && !me.ended.is_finished());
 }
 
-/// Proves LE-35, LE-42, LE-103.
+/// Proves LE-35, LE-42, LE-103. Without a watch, the leader notices at its next renewal.
 #[tokio::test(start_paused = true)]
 async fn lease_with_another_holder_stops_writes_and_is_not_released() {
+    let unwatched = |server: &ApiServer| {
+        let me = contestant(server, "me", 0);
+        me.faults.add(FaultRule::new(InjectedFault::status(403, "Forbidden", "no watching")).watch(true));
+        me.lead()
+    };
     let server = server();
-    let me = contestant(&server, "me", 0).lead().await;
+    let me = unwatched(&server).await;
     edit(&server, "holderIdentity", json!("other"));
-    sleep(Duration::from_millis(2_100)).await;
-    assert!(!me.leadership.still_held(), "held by another process, yet trusted");
-    assert!(!me.ended.is_finished());
     let leadership = me.leadership.clone();
     assert_eq!(me.stop().await, TermEnd::Stopped { released: false });
     assert_eq!(holder(&server), "other");
     assert!(!leadership.still_held());
 
     let server = self::server();
-    let me = contestant(&server, "me", 0).lead().await;
+    let me = unwatched(&server).await;
     edit(&server, "holderIdentity", json!("other"));
+    let edited_at = Instant::now();
     assert_eq!(me.ended.await.unwrap(), TermEnd::Lost);
+    assert!(edited_at.elapsed() < Duration::from_millis(2_050), "{:?}", edited_at.elapsed());
+    assert!(!me.leadership.still_held());
 }
 
 /// Proves LE-41.
@@ -484,4 +587,27 @@ async fn claim_with_unawaited_response_is_released() {
     stopped_early.faults.add(FaultRule::new(lost_answer).method(Method::POST).times(1));
     assert!(stopped_early.election.acquire(sleep(Duration::from_secs(1))).await.is_none());
     assert_eq!(holder(&server), "");
+}
+
+/// An operator can tell which of two programs leads; the annotation does not outlive the term.
+#[tokio::test(start_paused = true)]
+async fn lease_and_events_name_the_program_while_it_leads() {
+    let server = server();
+    let program = Some("Keleustes 0.1.0 (commit abc)".to_owned());
+    let config = LeaderElectionConfig { program, ..LeaderElectionConfig::new("me".to_owned()) };
+    let leader = machine(&server, 0).compete(config).lead().await;
+    sleep(Duration::from_secs(3)).await;
+    let annotation = |server: &ApiServer| lease(server)["metadata"]["annotations"][LEADER_ANNOTATION].clone();
+    assert_eq!(annotation(&server), "me Keleustes 0.1.0 (commit abc)");
+    let observed = leader.observed.clone();
+    assert_eq!(leader.stop().await, TermEnd::Stopped { released: true });
+    assert_eq!(annotation(&server), json!(null));
+    let messages: Vec<_> = observed.events.lock().iter().map(|event| event.message.to_string()).collect();
+    assert_eq!(
+        messages,
+        [
+            "me became leader (Keleustes 0.1.0 (commit abc))",
+            "me stopped leading (Keleustes 0.1.0 (commit abc))",
+        ]
+    );
 }

@@ -1,0 +1,230 @@
+//! Runs a reconcile without sending anything: the plan up to its first write is what the controller wants now.
+//!
+//! The reconcile sees the caches of this process and may read live. It works on a copy of the controller's memory. At
+//! the first plan with writes it ends, because what follows depends on their outcomes. The executor behind it
+//! believes that this process does not lead, so that it could not write even if it were asked to.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta};
+use keleustes_plan::{
+    AnyChange, Applied, BoxFuture, Context, Effects, Enqueue, FetchResult, Item, ListRequest, ListResult,
+    Measurement, Plan, ReadRequest, ReconcileError, ReconcileIo, Requeue, ScratchMemory, Step, View,
+};
+use parking_lot::Mutex;
+
+use super::Explainer;
+use super::explanation::{WantedEvent, WantedWrite};
+use crate::caches::CacheReader;
+use crate::executor::{Executor, UnknownWrites};
+use crate::gate::Gate;
+use crate::inspection::{RegisteredController, RegisteredLoop};
+
+/// How long one dry run may take; it may read live.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// How many of the planned writes are kept; the rest is counted.
+const WRITES_MAX: usize = 20;
+/// How many items of one loop are tried for one object.
+const ITEMS_MAX: usize = 3;
+
+/// What a reconcile would do now.
+#[derive(Debug, Default)]
+pub(super) struct DryRun {
+    pub(super) writes: Vec<WantedWrite>,
+    pub(super) writes_not_shown: usize,
+    pub(super) events: Vec<WantedEvent>,
+    /// How it would end without writes: the error, or the delay after which it is requeued.
+    pub(super) error: Option<String>,
+    pub(super) requeue_after: Option<Duration>,
+    /// Why it could not be computed.
+    pub(super) not_computed: Option<String>,
+}
+
+impl Explainer {
+    /// The items of a loop that an event of an object enqueues.
+    pub(super) fn items_for(&self, a_loop: &RegisteredLoop, resource: &Resource, key: &Key) -> Vec<Item> {
+        let mut items = Vec::new();
+        let mut scratch = ScratchMemory::default();
+        for watch in a_loop.watches.iter().filter(|watch| watch.kind.resource() == resource) {
+            let known = self.caches.all();
+            let cache = known.iter().find(|cache| *cache.entry() == watch.kind);
+            let Some(object) = cache.and_then(|cache| cache.object(key)) else { continue };
+            let change = AnyChange { old: None, new: Some(object), resync: false };
+            let Some(reader) = self.synced_reader(a_loop) else { continue };
+            let mut enqueue = Enqueue::default();
+            let collect = AssertUnwindSafe(|| {
+                scratch.scope(|| reader.with_view(&mut |view| watch.enqueue(&change, view, &mut enqueue)));
+            });
+            if catch_unwind(collect).is_ok() {
+                items.extend(enqueue.into_items().into_iter().map(|(item, _)| item));
+            }
+        }
+        if items.is_empty() && a_loop.is_keyed_by(resource) {
+            items.push(key.into());
+        }
+        items.sort();
+        items.dedup();
+        items.truncate(ITEMS_MAX);
+        items
+    }
+
+    /// A reader of the caches that a loop reads; `None` if one of them is not synced.
+    pub(super) fn synced_reader(&self, a_loop: &RegisteredLoop) -> Option<CacheReader> {
+        let reader = self.caches.reader(&a_loop.reads);
+        reader.caches().iter().all(|cache| cache.list_count() > 0).then_some(reader)
+    }
+
+    /// What a reconcile of an item would do now.
+    pub(super) async fn dry_run(
+        &self,
+        controller: &RegisteredController,
+        a_loop: &RegisteredLoop,
+        item: &Item,
+    ) -> DryRun {
+        let Some(reader) = self.synced_reader(a_loop) else {
+            let not_computed = Some("a cache that it reads is not synced".to_owned());
+            return DryRun { not_computed, ..DryRun::default() };
+        };
+        let collected = Arc::new(Mutex::new(DryRun::default()));
+        let running = self.inspection.running_loop(controller.name, a_loop.queue);
+        let client = running.map_or_else(|| self.client.clone(), |there| there.executor.client.clone());
+        let executor = Executor {
+            controller: controller.name,
+            grants: controller.grants,
+            client,
+            gate: Arc::new(Gate::new(reader.caches(), None, self.clocks.clone())),
+            unknown_writes: UnknownWrites::default(),
+            caches: self.caches.clone(),
+            status_coalescer: Arc::default(),
+            clocks: self.clocks.clone(),
+            is_leader: Arc::new(|| false),
+            record: Arc::new(|_| {}),
+            metrics: self.metrics.clone(),
+            in_flight_max: 4,
+            journal: crate::journal::Journal::new(self.clocks.clone(), 0),
+            random: Mutex::new(fastrand::Rng::with_seed(0)),
+        };
+        let mut io = DryRunIo { reader, executor, collected: collected.clone() };
+        let mut context = Context::new(&mut io);
+        let reconcile = a_loop.reconciler.reconcile_boxed(&mut context, item);
+        let finished =
+            OnScratch { reconcile, scratch: ScratchMemory::default(), collected: collected.clone() };
+        let result = tokio::time::timeout(TIMEOUT, finished).await;
+        let mut dry_run = std::mem::take(&mut *collected.lock());
+        match result {
+            Err(_) => dry_run.not_computed = Some("it took longer than 3 s".to_owned()),
+            Ok(End::Panicked) => {
+                dry_run.not_computed = Some("the reconcile panicked, which is a bug".to_owned());
+            }
+            Ok(End::Writes | End::Finished(Ok(Requeue::Forget))) => {}
+            Ok(End::Finished(Ok(Requeue::After(delay) | Requeue::KeepBackoff(delay)))) => {
+                dry_run.requeue_after = Some(delay);
+            }
+            Ok(End::Finished(Err(error))) => dry_run.error = Some(error.because),
+        }
+        dry_run
+    }
+}
+
+/// How a dry run ended.
+enum End {
+    Finished(Result<Requeue, ReconcileError>),
+    /// At the first plan with writes.
+    Writes,
+    Panicked,
+}
+
+/// Polls a reconcile on scratch memory until it ends or plans writes.
+struct OnScratch<'a> {
+    reconcile: BoxFuture<'a, Result<Requeue, ReconcileError>>,
+    scratch: ScratchMemory,
+    collected: Arc<Mutex<DryRun>>,
+}
+
+impl Future for OnScratch<'_> {
+    type Output = End;
+
+    fn poll(self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<End> {
+        let Self { reconcile, scratch, collected } = self.get_mut();
+        let step = AssertUnwindSafe(|| scratch.scope(|| reconcile.as_mut().poll(task)));
+        match catch_unwind(step) {
+            Err(_) => Poll::Ready(End::Panicked),
+            Ok(Poll::Ready(result)) => Poll::Ready(End::Finished(result)),
+            Ok(Poll::Pending) if !collected.lock().writes.is_empty() => Poll::Ready(End::Writes),
+            Ok(Poll::Pending) => Poll::Pending,
+        }
+    }
+}
+
+/// Reads as the loop does, and collects what it plans.
+struct DryRunIo {
+    reader: CacheReader,
+    executor: Executor,
+    collected: Arc<Mutex<DryRun>>,
+}
+
+impl ReconcileIo for DryRunIo {
+    fn with_view(&self, f: &mut dyn FnMut(&View<'_>)) {
+        self.reader.with_view(f);
+    }
+
+    fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
+        let mut collected = self.collected.lock();
+        let writes: Vec<_> = plan.steps().iter().flat_map(Step::writes).collect();
+        collected.events.extend(plan.events().iter().map(WantedEvent::of));
+        collected.writes_not_shown = writes.len().saturating_sub(WRITES_MAX);
+        collected.writes.extend(writes.iter().take(WRITES_MAX).map(|write| WantedWrite::of(write)));
+        if writes.is_empty() {
+            let error = plan.error_message().map(ReconcileError::because);
+            return Box::pin(async move { Applied { error, ..Applied::default() } });
+        }
+        // What the reconcile does after these writes depends on their outcomes.
+        Box::pin(std::future::pending())
+    }
+
+    fn measure(&mut self, _: Measurement) {}
+
+    fn enqueue(&mut self, _: Item) {}
+
+    fn effects(&mut self, _: Effects) {}
+
+    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>> {
+        Box::pin(self.executor.fetch_all(resource, keys))
+    }
+
+    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, FetchResult> {
+        Box::pin(self.executor.fetch_metadata(resource, key))
+    }
+
+    fn resource_of<'a>(
+        &'a mut self,
+        kind: &'a TypeMeta,
+    ) -> BoxFuture<'a, Result<Option<Resource>, ApiError>> {
+        let mapping = self.executor.caches.rest_mapping();
+        Box::pin(async move {
+            let found = mapping.mapping_for_kind(kind.group(), Some(kind.version()), kind.kind()).await?;
+            Ok(found.map(|found| found.resource))
+        })
+    }
+
+    fn list<'a>(&'a mut self, requests: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {
+        Box::pin(self.executor.list(requests))
+    }
+
+    fn read<'a>(&'a mut self, request: &'a ReadRequest) -> BoxFuture<'a, FetchResult> {
+        Box::pin(self.executor.read_any(request))
+    }
+
+    fn cached_discovery(&mut self) -> BoxFuture<'_, Result<Arc<DiscoveredResources>, ApiError>> {
+        let mapping = self.executor.caches.rest_mapping();
+        Box::pin(async move { mapping.all().await })
+    }
+
+    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>> {
+        Box::pin(self.executor.discover())
+    }
+}

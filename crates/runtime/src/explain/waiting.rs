@@ -1,0 +1,141 @@
+//! What an item of a running loop waits for: the gate, its backoff, a delay, coalesced statuses.
+
+use std::time::Duration;
+
+use keleustes_objects::{Key, Resource};
+use keleustes_plan::Item;
+
+use super::Explainer;
+use super::diagnosis::{Finding, Weight, duration};
+use crate::journal::{Decision, JournalEntry};
+use crate::loops::RunningLoop;
+use crate::queue::ItemState;
+
+impl Explainer {
+    /// What an item of a loop waits for, one line each. Empty on a standby.
+    pub(super) fn waiting(&self, controller: &str, queue: &str, item: &Item) -> Vec<String> {
+        let Some(a_loop) = self.inspection.running_loop(controller, queue) else {
+            let state = self.inspection.leads().then(|| self.why_not_started(controller));
+            return state.flatten().into_iter().collect();
+        };
+        self.waiting_in(&a_loop, &item.key).into_iter().map(|finding| finding.text).collect()
+    }
+
+    /// Why a controller of a leader does not run.
+    fn why_not_started(&self, controller: &str) -> Option<String> {
+        let overview = self.inspection.overview(&self.caches, 0);
+        let found = overview.controllers.into_iter().find(|there| there.name == controller)?;
+        if found.unsynced.is_empty() {
+            return Some("the controller has not started yet".to_owned());
+        }
+        Some(format!(
+            "the controller has not started: it waits for the caches of {}",
+            found.unsynced.join("; ")
+        ))
+    }
+
+    /// What the items of a key wait for, and how likely that explains anything.
+    pub(super) fn waiting_in(&self, a_loop: &RunningLoop, key: &Key) -> Vec<Finding> {
+        let now = self.clocks.monotonic();
+        let mut found = Vec::new();
+        let (pending, at_most) = a_loop.gate.pending(key);
+        for text in pending {
+            let text = format!("{text}; the key is held for {} at most", duration(whole_seconds(at_most)));
+            found.push(Finding { weight: Weight::Passing, text });
+        }
+        let held_until = a_loop.status_coalescer.lock().held_until(key).filter(|until| *until > now);
+        if let Some(until) = held_until {
+            let text = format!("its status update is coalesced until {}", self.at(until));
+            found.push(Finding { weight: Weight::Passing, text });
+        }
+        for state in a_loop.queue.states(&|item| item.key == *key) {
+            found.extend(self.queue_state(a_loop, &state, held_until));
+        }
+        for cache in a_loop.reader.caches().iter().filter(|cache| cache.last_failure().is_some()) {
+            let failure = cache.last_failure().unwrap_or_default();
+            let text = format!(
+                "the watch of {} fails, what is cached may be old: {failure}",
+                cache.entry().resource()
+            );
+            found.push(Finding { weight: Weight::Refused, text });
+        }
+        found
+    }
+
+    fn queue_state(
+        &self,
+        a_loop: &RunningLoop,
+        state: &ItemState,
+        status_held_until: Option<Duration>,
+    ) -> Option<Finding> {
+        let now = self.clocks.monotonic();
+        if state.failures > 0 {
+            let error = self.last_error(a_loop.controller, &state.item);
+            let until = match state.due {
+                Some(due) if due > now => format!("the next attempt is at {}", self.at(due)),
+                _ => "the next attempt is due".to_owned(),
+            };
+            let error = error.unwrap_or_else(|| "the error is no longer in the journal".to_owned());
+            let attempts = state.failures;
+            let text = format!("{error} ({} failed {attempts} times, {until})", a_loop.controller);
+            return Some(Finding { weight: Weight::Refused, text });
+        }
+        if let Some(since) = state.processing_since {
+            let took = duration(whole_seconds(now.saturating_sub(since)));
+            return Some(Finding {
+                weight: Weight::Passing,
+                text: format!("it is being reconciled for {took}"),
+            });
+        }
+        if state.queued {
+            let depth = a_loop.queue.counts().queued;
+            let text = format!("it is queued, {depth} items are in the queue");
+            return Some(Finding { weight: Weight::Passing, text });
+        }
+        let due = state.due.filter(|due| *due > now && status_held_until != Some(*due))?;
+        let text = format!("the controller looks again at {}", self.at(due));
+        Some(Finding { weight: Weight::Passing, text })
+    }
+
+    /// The error of the latest failed reconcile of an item.
+    fn last_error(&self, controller: &str, item: &Item) -> Option<String> {
+        let item = item.to_string();
+        let is_failure = |entry: &JournalEntry| {
+            entry.controller == controller
+                && entry.item == item
+                && matches!(entry.decision, Decision::Failure { .. })
+        };
+        let entry = self.inspection.journal().latest(1, is_failure).pop()?;
+        let Decision::Failure { error, .. } = entry.decision else { return None };
+        Some(error)
+    }
+
+    /// What the controllers whose items are named after an object wait for, except delays that are part of their work.
+    pub(super) fn waiting_for(&self, resource: &Resource, key: &Key) -> Vec<Finding> {
+        let running = self.inspection.running();
+        let keyed = running.iter().filter(|a_loop| {
+            let kind = a_loop.spec.keyed_by.as_ref();
+            kind.is_some_and(|kind| crate::inspection::is_same(kind.resource(), resource))
+        });
+        let found = keyed.flat_map(|a_loop| self.waiting_in(a_loop, key));
+        found.filter(|finding| finding.weight > Weight::Passing).collect()
+    }
+
+    /// Monotonic time as wall-clock time.
+    fn at(&self, monotonic: Duration) -> String {
+        let ahead = monotonic.saturating_sub(self.clocks.monotonic());
+        let nanoseconds =
+            i128::from(self.clocks.wall_nanoseconds()) + i128::try_from(ahead.as_nanos()).unwrap_or(0);
+        let time = jiff::Timestamp::from_nanosecond(nanoseconds).unwrap_or_default();
+        let ahead = if ahead < Duration::from_secs(2) {
+            format!("{} ms", ahead.as_millis())
+        } else {
+            duration(whole_seconds(ahead))
+        };
+        format!("{} (in {ahead})", time.strftime("%H:%M:%S"))
+    }
+}
+
+fn whole_seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
+}

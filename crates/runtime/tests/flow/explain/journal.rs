@@ -1,0 +1,152 @@
+//! The journal of running controllers, dry runs and standbys.
+
+use std::time::Duration;
+
+use keleustes_controllers::{ControllersOptions, enabled_controllers};
+use keleustes_runtime::explain::{ExplainError, ExplainRequest, Explainer};
+use keleustes_runtime::journal::{Decision, WriteOutcome};
+use serde_json::json;
+
+use super::{Stuck, deployment};
+use crate::test_cluster::{TestCluster, settle, wait};
+
+#[tokio::test(start_paused = true)]
+async fn writes_are_in_the_journal_with_reason_and_outcome() {
+    let stuck =
+        Stuck::new(&["deployment-controller", "replicaset-controller"], &[deployment("RollingUpdate", 2)])
+            .await;
+    wait(Duration::from_secs(5)).await;
+    let entries = stuck.explainer.inspection.journal().latest(100, |_| true);
+    let written = |verb: &str, resource: &str| {
+        let is_it = |entry: &&keleustes_runtime::journal::JournalEntry| {
+            let Decision::Write { verb: there, because, outcome, .. } = &entry.decision else { return false };
+            there == verb
+                && entry.resource == resource
+                && *outcome == WriteOutcome::Done
+                && !because.is_empty()
+        };
+        entries.iter().filter(is_it).count()
+    };
+    assert_eq!((written("create", "replicasets.apps"), written("create", "pods")), (1, 2), "{entries:#?}");
+    assert!(written("update status", "deployments.apps") > 0, "{entries:#?}");
+    assert!(entries.iter().all(|entry| entry.namespace == "shop" && entry.unix_milliseconds > 0));
+    let explanation = stuck.explain("deployment", "web").await;
+    assert!(
+        explanation.decisions.iter().any(|entry| entry.resource == "replicasets.apps"),
+        "of its own item, too"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn explaining_writes_nothing_and_changes_no_memory() {
+    let stuck =
+        Stuck::new(&["deployment-controller", "replicaset-controller"], &[deployment("RollingUpdate", 2)])
+            .await;
+    wait(Duration::from_secs(5)).await;
+    // A change that is not delivered yet, so that controllers want something.
+    stuck.cluster.tap.lag("*");
+    let before = stuck.cluster.writes().len();
+    for _ in 0..3 {
+        stuck.explain("deployment", "web").await;
+        stuck.explain("namespace", "shop").await;
+    }
+    wait(Duration::from_secs(60)).await;
+    assert_eq!(stuck.cluster.writes().len(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn standby_computes_what_it_would_do_and_says_so() {
+    let cluster = TestCluster::new();
+    cluster
+        .server
+        .seed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}))
+        .unwrap();
+    cluster.server.seed(deployment("RollingUpdate", 2)).unwrap();
+    let chosen =
+        enabled_controllers(&ControllersOptions::default(), &|name| name == "deployment-controller").unwrap();
+    for controller in &chosen {
+        keleustes_runtime::loops::prepare(controller, &cluster.caches);
+    }
+    let inspection = cluster.context.inspection.clone();
+    inspection.register(&chosen);
+    settle().await;
+    wait(Duration::from_secs(1)).await;
+    let explainer = Explainer {
+        inspection,
+        caches: cluster.caches.clone(),
+        clocks: cluster.context.clocks.clone(),
+        metrics: cluster.metrics.clone(),
+        client: cluster.client(),
+        lease: None,
+    };
+    let request = ExplainRequest {
+        resource: "deploy".to_owned(),
+        name: "web".to_owned(),
+        namespace: "shop".to_owned(),
+    };
+    let explanation = explainer.explain(&request).await.unwrap();
+    let text = explanation.text();
+    assert!(!explanation.manager.leads && text.contains("standby (leader: unknown)"), "{text}");
+    assert!(text.contains("Wants:    create replicasets.apps"), "{text}");
+    assert!(cluster.writes().is_empty(), "{:?}", cluster.writes());
+    let overview = explainer.inspection.overview(&explainer.caches, 10);
+    assert_eq!((overview.leads, overview.controllers[0].state), (false, "standby"));
+    let unknown = ExplainRequest { resource: "widgets".to_owned(), ..request };
+    assert_eq!(
+        explainer.explain(&unknown).await.unwrap_err(),
+        ExplainError::UnknownResource("widgets".to_owned())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn key_that_waits_for_its_own_write_says_so() {
+    let stuck =
+        Stuck::new(&["deployment-controller", "replicaset-controller"], &[deployment("RollingUpdate", 1)])
+            .await;
+    wait(Duration::from_secs(5)).await;
+    stuck.cluster.tap.lag("pods");
+    stuck.change("deployments", "web", |web| {
+        web["spec"]["replicas"] = json!(2);
+        web["metadata"]["generation"] = json!(2);
+    });
+    wait(Duration::from_secs(2)).await;
+    let set = stuck.cluster.server.objects("replicasets")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let text = stuck.explain("rs", &set).await.text();
+    assert!(text.contains("the cache of pods is at resourceVersion"), "{text}");
+    assert!(text.contains("this controller has written"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn object_that_does_not_exist_is_explained() {
+    let stuck = Stuck::new(&["replicaset-controller"], &[]).await;
+    wait(Duration::from_secs(1)).await;
+    let explanation = stuck.explain("pod", "gone").await;
+    assert_eq!((explanation.exists, explanation.state), (false, "not found"));
+}
+
+/// Secret data must appear neither in the journal nor in an explanation.
+#[tokio::test(start_paused = true)]
+async fn secret_data_is_in_no_explanation() {
+    const MARKER: &str = "bWFya2VyLW9mLXNlY3JldC1kYXRh";
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "kube-system", "name": "bootstrap-token-abcdef"},
+        "type": "bootstrap.kubernetes.io/token", "data": {"token-id": "YWJjZGVm", "token-secret": MARKER,
+            "expiration": "MjAyNi0wMS0wMVQwMDowMDozMFo="}});
+    let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}});
+    let stuck = Stuck::new(&["token-cleaner-controller"], &[system, secret]).await;
+    let request = ExplainRequest {
+        resource: "secret".to_owned(),
+        name: "bootstrap-token-abcdef".to_owned(),
+        namespace: "kube-system".to_owned(),
+    };
+    let mut seen = String::new();
+    for _ in 0..2 {
+        let explanation = stuck.explainer.explain(&request).await.unwrap();
+        seen += &format!("{} {}", explanation.text(), serde_json::to_string(&explanation).unwrap());
+        wait(Duration::from_secs(60)).await;
+    }
+    let journal = stuck.explainer.inspection.journal().latest(1000, |_| true);
+    assert!(!journal.is_empty(), "the expired token was deleted");
+    seen += &serde_json::to_string(&journal).unwrap();
+    assert!(seen.contains("bootstrap-token-abcdef"), "{seen}");
+    assert!(!seen.contains(MARKER) && !seen.contains("marker-of-secret-data"), "{seen}");
+}
