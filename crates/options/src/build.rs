@@ -7,6 +7,8 @@ use crate::go_text::quote;
 pub struct Build<'a> {
     /// The Kubernetes release it replaces, such as `v1.37.1`.
     pub git_version: &'a str,
+    /// This program's own name, version and commit.
+    pub program: &'a str,
     /// The commit it was built from.
     pub git_commit: &'a str,
     /// `clean` or `dirty`.
@@ -22,9 +24,9 @@ pub struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// The line that `--version` prints.
-    pub(crate) fn line(&self) -> String {
-        format!("Kubernetes {}\n", self.git_version)
+    /// What `--version` prints: the original's line, and which program this is.
+    pub(crate) fn lines(&self) -> String {
+        format!("Kubernetes {}\n{}\n", self.git_version, self.program)
     }
 
     /// What `--version=raw` prints, in the original's format.

@@ -104,6 +104,10 @@ pub enum FlagScope {
     Controllers(&'static [&'static str]),
     /// Nowhere, neither here nor in the original; it is accepted for compatibility.
     Nothing,
+    /// In the original, but not here. A value other than the default is warned about, with this reason.
+    Unsupported(&'static str),
+    /// In the original, but not here, where every value has the same effect, for this reason.
+    NoCounterpart(&'static str),
 }
 
 impl FlagScope {
@@ -113,7 +117,7 @@ impl FlagScope {
         match self {
             Self::Manager => true,
             Self::Controllers(names) => names.iter().any(|name| implemented.contains(name)),
-            Self::Nothing => false,
+            Self::Nothing | Self::Unsupported(_) | Self::NoCounterpart(_) => false,
         }
     }
 }
@@ -141,6 +145,14 @@ impl Flag {
         Self { scope: FlagScope::Nothing, ..self }
     }
 
+    pub(crate) const fn unsupported(self, reason: &'static str) -> Self {
+        Self { scope: FlagScope::Unsupported(reason), ..self }
+    }
+
+    pub(crate) const fn no_counterpart(self, reason: &'static str) -> Self {
+        Self { scope: FlagScope::NoCounterpart(reason), ..self }
+    }
+
     pub(crate) const fn short(self, short: char) -> Self {
         Self { short: Some(short), ..self }
     }
@@ -153,7 +165,9 @@ impl Flag {
     #[must_use]
     pub fn remark(&self, implemented: &[&str]) -> Option<&'static str> {
         match self.scope {
-            FlagScope::Nothing => Some("(accepted and without effect)"),
+            FlagScope::Nothing | FlagScope::Unsupported(_) | FlagScope::NoCounterpart(_) => {
+                Some("(accepted and without effect)")
+            }
             scope if !scope.has_effect(implemented) => Some("(its controller is not there yet)"),
             _ => None,
         }

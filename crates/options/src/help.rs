@@ -8,18 +8,64 @@ use crate::{CommandLineContext, flags, gates};
 const ABOUT: &str = "Keleustes is a kube-controller-manager: it watches a cluster through its API server and keeps \
                      changing it until it is in the state that its objects ask for.";
 
-/// The usage line that precedes an error about arguments.
-#[must_use]
-pub fn usage() -> &'static str {
-    "Usage:\n  kube-controller-manager [flags]\n\nUse \"kube-controller-manager --help\" for a list of all flags.\n"
+/// A subcommand as help shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandHelp<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its arguments; empty if it takes none.
+    pub arguments: &'a str,
+    /// What it does, in one sentence.
+    pub about: &'a str,
 }
 
-/// All flags, by group.
+const USAGE: &str =
+    "Usage:\n  kube-controller-manager [flags]\n  kube-controller-manager COMMAND [arguments]\n";
+
+/// The usage that precedes an error about arguments.
+#[must_use]
+pub fn usage() -> &'static str {
+    "Usage:\n  kube-controller-manager [flags]\n  kube-controller-manager COMMAND [arguments]\n\n\
+     Use \"kube-controller-manager --help\" for all commands and flags.\n"
+}
+
+/// The subcommands, one per line.
+#[must_use]
+pub fn commands_text(known: &CommandLineContext<'_>) -> String {
+    let spelling = |command: &CommandHelp<'_>| format!("{} {}", command.name, command.arguments);
+    let indent = known.commands.iter().map(|command| spelling(command).len()).max().unwrap_or(0) + 4;
+    let width = known.width.unwrap_or(usize::MAX);
+    let line = |command: &CommandHelp<'_>| {
+        format!("  {:1$}{2}\n", spelling(command), indent - 2, wrap(command.about, indent, width))
+    };
+    known.commands.iter().map(line).collect()
+}
+
+/// The names of the groups of flags, as [`group_help`] takes them.
+#[must_use]
+pub fn group_names() -> Vec<String> {
+    flags::groups().map(|group| group.title.to_lowercase().replace(' ', "-")).collect()
+}
+
+/// The flags of one group; `None` if there is no group of that name.
+#[must_use]
+pub fn group_help(name: &str, known: &CommandLineContext<'_>) -> Option<String> {
+    let position =
+        group_names().iter().position(|group| *group == name.to_lowercase().replace([' ', '_'], "-"))?;
+    let group = flags::groups().nth(position)?;
+    Some(section(group, known, known.width.unwrap_or(usize::MAX)).trim_start().to_owned())
+}
+
+/// The subcommands, and all flags by group.
 pub(crate) fn text(known: &CommandLineContext<'_>) -> String {
     let width = known.width.unwrap_or(usize::MAX);
     let mut text = wrap(ABOUT, 0, width);
-    text.push_str("\n\nUsage:\n  kube-controller-manager [flags]\n");
-    for group in flags::GROUPS {
+    text.push_str(&format!("\n\n{USAGE}\nCommands:\n\n{}", commands_text(known)));
+    let groups = wrap(&group_names().join(", "), 2, width.min(100));
+    text.push_str(&format!(
+        "\nGroups of flags; \"kube-controller-manager help GROUP\" shows one of them:\n\n  {groups}\n"
+    ));
+    for group in flags::groups() {
         text.push_str(&section(group, known, width));
     }
     text

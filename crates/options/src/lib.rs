@@ -24,9 +24,9 @@ use std::io;
 
 pub use build::Build;
 pub use controllers::{Controller, EnabledControllers};
-pub use gates::{FeatureGates, FeatureStage, GateState};
+pub use gates::{FeatureGates, FeatureStage, GateEffect, GateState, gate_dependencies, gate_effects};
 pub use go_text::{GoDuration, Quantity};
-pub use help::usage;
+pub use help::{CommandHelp, commands_text, group_help, group_names, usage};
 pub use leader_migration::{ControllerLeader, LeaderMigration};
 pub use options::*;
 pub use pages::{Shell, completion, flags_page, gates_page, man_page};
@@ -43,6 +43,8 @@ pub struct CommandLineContext<'a> {
     pub controllers: &'a [Controller<'a>],
     /// Canonical names of the implemented controllers.
     pub implemented: &'a [&'a str],
+    /// The subcommands beside the manager itself, for help, completion and the man page.
+    pub commands: &'a [CommandHelp<'a>],
     /// The program's own version.
     pub build: Build<'a>,
     /// The width of the terminal in columns, to which help is wrapped; `None` does not wrap.
@@ -117,7 +119,7 @@ fn resolve(values: Values, known: &CommandLineContext<'_>) -> Result<ParseOutcom
     let versions = EffectiveVersion::read(&emulated, &oldest, &known.build)?;
     let read = FeatureGates::read(&values.gates("feature-gates"), versions)?;
     match values.version("version") {
-        VersionFlag::Line => return Ok(ParseOutcome::Print(known.build.line())),
+        VersionFlag::Line => return Ok(ParseOutcome::Print(known.build.lines())),
         VersionFlag::Raw => return Ok(ParseOutcome::Print(known.build.raw())),
         VersionFlag::Run | VersionFlag::Report(_) => {}
     }

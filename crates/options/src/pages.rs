@@ -4,6 +4,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 
 use crate::flag::{Flag, FlagDefault, FlagScope};
+use crate::gates::GateEffect;
 use crate::{CommandLineContext, flags, gates, help};
 
 /// A shell with completion.
@@ -40,10 +41,21 @@ pub fn man_page(known: &CommandLineContext<'_>) -> String {
     // Writing into memory does not fail. The synopsis is written here because clap would list all flags in it.
     let _ = man.render_title(&mut page);
     let _ = man.render_name_section(&mut page);
-    page.extend_from_slice(b".SH SYNOPSIS\n\\fBkube\\-controller\\-manager\\fR [\\fIflags\\fR]\n");
+    page.extend_from_slice(b".SH SYNOPSIS\n\\fBkube\\-controller\\-manager\\fR [\\fIflags\\fR]\n.br\n\\fBkube\\-controller\\-manager\\fR \\fICOMMAND\\fR [\\fIarguments\\fR]\n");
     let _ = man.render_description_section(&mut page);
+    page.extend_from_slice(b".SH COMMANDS\n");
+    for command in known.commands {
+        let (name, arguments) = (roff(command.name), roff(command.arguments));
+        let entry = format!(".TP\n\\fB{name}\\fR {arguments}\n{}\n", roff(command.about));
+        page.extend_from_slice(entry.as_bytes());
+    }
     let _ = man.render_options_section(&mut page);
     String::from_utf8_lossy(&page).into_owned()
+}
+
+/// Text as roff shows it literally.
+fn roff(text: &str) -> String {
+    text.replace('\\', "\\e").replace('-', "\\-")
 }
 
 /// The flags as a clap command, to generate pages only. clap cannot parse as pflag does: treat a word after a boolean as
@@ -53,14 +65,28 @@ fn command(known: &CommandLineContext<'_>) -> Command {
         .about("Keeps a Kubernetes cluster in the state its objects ask for")
         .version(known.build.git_version.trim_start_matches('v').to_owned())
         .disable_help_flag(true)
+        .disable_help_subcommand(true)
         .disable_version_flag(true);
-    for group in flags::GROUPS {
+    for known in known.commands {
+        command = command.subcommand(subcommand(known));
+    }
+    for group in flags::groups() {
         command = command.next_help_heading(format!("{} flags", group.title));
         for flag in group.flags.iter().filter(|flag| flag.deprecated.is_none()) {
             command = command.arg(argument(flag, known));
         }
     }
     command
+}
+
+fn subcommand(known: &help::CommandHelp<'_>) -> Command {
+    let command = Command::new(known.name.to_owned()).about(known.about.to_owned()).disable_help_flag(true);
+    let values = match known.name {
+        "completion" => vec!["bash".to_owned(), "zsh".to_owned(), "fish".to_owned()],
+        "help" => help::group_names(),
+        _ => return command,
+    };
+    command.arg(Arg::new("argument").value_parser(PossibleValuesParser::new(values)))
 }
 
 fn argument(flag: &Flag, known: &CommandLineContext<'_>) -> Arg {
@@ -108,7 +134,7 @@ pub fn flags_page() -> String {
          `-`. Lists are separated by commas and may be given repeatedly: the first use replaces the default, later ones\n\
          append. `kube-controller-manager --help` also says which controllers are not there yet.\n",
     );
-    for group in flags::GROUPS {
+    for group in flags::groups() {
         page.push_str(&format!(
             "\n## {}\n\n| flag | type | default | |\n| --- | --- | --- | --- |\n",
             group.title
@@ -130,6 +156,12 @@ fn flag_row(flag: &Flag) -> String {
     match (flag.deprecated, flag.scope) {
         (Some(reason), _) => text.push_str(&format!(" Deprecated: {reason}")),
         (None, FlagScope::Nothing) => text.push_str(" Accepted and without effect."),
+        (None, FlagScope::Unsupported(reason)) => {
+            text.push_str(&format!(" Without effect here, with a warning at the start: {reason}."));
+        }
+        (None, FlagScope::NoCounterpart(reason)) => {
+            text.push_str(&format!(" Without effect here: {reason}."));
+        }
         _ => {}
     }
     let short = flag.short.map_or(String::new(), |short| format!(", `-{short}`"));
@@ -142,12 +174,19 @@ pub fn gates_page() -> String {
     let mut page = String::from(
         "# Feature gates\n\n\
          Generated from the list of gates in `crates/options`; a test keeps it up to date. All gates of the original are\n\
-         known, so that its command lines are accepted; those of parts that are not there yet change nothing.\n\
-         `--emulated-version` picks the column.\n\n\
-         | gate | 1.34 | 1.35 | 1.36 | 1.37 | needs |\n| --- | --- | --- | --- | --- | --- |\n",
+         known, so that its command lines are accepted. `--emulated-version` picks the column. The last column says what a\n\
+         gate does here; it is empty for gates that the original's manager does not read either.\n\n\
+         | gate | 1.34 | 1.35 | 1.36 | 1.37 | needs | here |\n| --- | --- | --- | --- | --- | --- | --- |\n",
     );
-    for (name, columns, needs) in gates::table() {
-        page.push_str(&format!("| {name} | {} | {} |\n", columns.join(" | "), needs.join(", ")));
+    for (name, columns, needs, effect) in gates::table() {
+        let here = match effect {
+            GateEffect::Obeyed => "obeyed".to_owned(),
+            GateEffect::OtherComponent => String::new(),
+            GateEffect::Controller(name) => format!("comes with the {name}"),
+            GateEffect::Fixed(true, reason) => format!("always on: {reason}"),
+            GateEffect::Fixed(false, reason) => format!("always off: {reason}"),
+        };
+        page.push_str(&format!("| {name} | {} | {} | {here} |\n", columns.join(" | "), needs.join(", ")));
     }
     page
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::build::Build;
-use crate::flag::Flag;
+use crate::flag::{Flag, FlagScope};
 use crate::flags;
 use crate::go_text::{quote, quote_char};
 use crate::value::Value;
@@ -146,9 +146,32 @@ impl Values {
         self.flags.get(name).is_some_and(|entry| entry.given)
     }
 
-    /// All flags by name, with their formatted values.
+    /// Warnings about flags that have an effect in the original only.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let warning = |entry: &FlagValue| match entry.flag.scope {
+            FlagScope::Unsupported(reason) if entry.value != entry.flag.default.into() => {
+                let (name, value) = (entry.flag.name, &entry.value);
+                Some(format!("--{name}={value} has no effect in this manager: {reason}"))
+            }
+            FlagScope::Controllers(_) => match &entry.value {
+                Value::Int32(count) if *count < 1 && entry.flag.name.starts_with("concurrent-") => {
+                    let name = entry.flag.name;
+                    Some(format!("--{name}={count} has no effect in this manager: at least one worker runs"))
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        self.flags.values().filter_map(warning).collect()
+    }
+
+    /// All flags by name, with their formatted values; those that the original does not have only if they are set.
     pub(crate) fn formatted(&self) -> impl Iterator<Item = (&'static str, String)> {
-        self.flags.iter().map(|(name, entry)| (*name, entry.value.to_string()))
+        let is_shown = |name: &str, entry: &FlagValue| entry.given || !flags::is_own(name);
+        self.flags
+            .iter()
+            .filter(move |(name, entry)| is_shown(name, entry))
+            .map(|(name, entry)| (*name, entry.value.to_string()))
     }
 }
 

@@ -120,13 +120,17 @@ fn help_is_grouped_and_marks_flags_without_effect() {
     let help = print(&["-h"]);
     assert_eq!(help, print(&["--help"]));
     let titles: Vec<_> = help.lines().filter_map(|line| line.strip_suffix(" flags:")).collect();
-    assert_eq!(titles, flags::GROUPS.iter().map(|group| group.title).collect::<Vec<_>>());
+    assert_eq!(titles, flags::groups().map(|group| group.title).collect::<Vec<_>>());
     let line_of = |help: &str, flag: &str| {
         help.lines()
             .find(|line| line.contains(&format!("--{flag} ")))
             .unwrap_or_else(|| panic!("{flag}"))
             .to_owned()
     };
+    let at = |words: &str| help.find(words).unwrap_or_else(|| panic!("{words}"));
+    assert!(
+        at("Commands:") < at("  playground [flags]") && at("playground [flags]") < at("Debugging flags:")
+    );
     let waiting = "(its controller is not there yet)";
     assert!(line_of(&help, "concurrent-deployment-syncs").ends_with(waiting));
     assert!(!line_of(&help, "concurrent-serviceaccount-token-syncs").contains(waiting));
@@ -159,9 +163,10 @@ fn help_lists_all_controllers_and_those_off_by_default() {
 
 /// Proves OPT-23, OPT-24.
 #[test]
-fn the_version_is_printed_in_one_line_or_in_full() {
-    assert_eq!(print(&["--version"]), "Kubernetes v1.37.1\n");
-    assert_eq!(print(&["--version=true"]), "Kubernetes v1.37.1\n");
+fn the_version_is_printed_with_the_program_or_in_full() {
+    let lines = "Kubernetes v1.37.1\nKeleustes 0.1.0 (commit abc)\n";
+    assert_eq!(print(&["--version"]), lines);
+    assert_eq!(print(&["--version=true"]), lines);
     assert_eq!(
         print(&["--version=raw"]),
         "version.Info{Major:\"1\", Minor:\"37\", EmulationMajor:\"\", EmulationMinor:\"\", \
@@ -350,8 +355,22 @@ fn an_emulated_release_has_its_own_gates() {
     let experiment = run(&["--emulated-version=1.36", "--feature-gates=ClientsAllowCBOR=true"]).warnings;
     assert_eq!(
         experiment,
-        ["alpha features are on in an emulated version, which is not supported: ClientsAllowCBOR"]
+        [
+            "alpha features are on in an emulated version, which is not supported: ClientsAllowCBOR",
+            "feature gate ClientsAllowCBOR=true has no effect in this manager: requests and responses are never CBOR",
+            "features that are off in the emulated version and always on in this manager: \
+             StaleControllerConsistencyHPA",
+        ]
     );
+    let old = run(&["--emulated-version=1.35"]).warnings;
+    assert_eq!(
+        old,
+        ["features that are off in the emulated version and always on in this manager: AtomicFIFO \
+          ClientsAllowCARotation ClientsAllowTLSCacheGC DRAExtendedResource StaleControllerConsistencyDaemonSet \
+          StaleControllerConsistencyHPA StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet \
+          StaleControllerConsistencyStatefulSet UnlockWhileProcessingFIFO"]
+    );
+    assert_eq!(run(&[]).warnings, Vec::<String>::new());
 }
 
 /// Proves OPT-80, OPT-81, OPT-82.
@@ -444,6 +463,27 @@ fn completion_and_man_page_list_every_flag() {
     for flag in flags::all().filter(|flag| flag.deprecated.is_none()) {
         assert!(page.contains(&flag.name.replace('-', "\\-")), "{}", flag.name);
     }
+}
+
+#[test]
+fn help_of_one_group_shows_its_flags_only() {
+    let serving = keleustes_options::group_help("secure-serving", &context()).unwrap();
+    assert!(serving.starts_with("Secure serving flags:\n"), "{serving}");
+    assert!(serving.contains("--secure-port") && !serving.contains("--kubeconfig"));
+    assert_eq!(keleustes_options::group_help("Secure Serving", &context()), Some(serving));
+    assert_eq!(keleustes_options::group_help("oars", &context()), None);
+    for name in keleustes_options::group_names() {
+        assert!(keleustes_options::group_help(&name, &context()).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn completion_and_man_page_list_every_command() {
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        assert!(completion(shell, &context()).contains("playground"), "{shell:?}");
+    }
+    let page = man_page(&context());
+    assert!(page.contains(".SH COMMANDS\n.TP\n\\fBplayground\\fR [flags]\nStart a cluster.\n"), "{page}");
 }
 
 #[cfg(unix)]

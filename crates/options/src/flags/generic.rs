@@ -11,7 +11,8 @@ const fn seconds(name: &'static str, seconds: i64, help: &'static str) -> Flag {
 const NODE_IPAM: &[&str] = &["node-ipam-controller"];
 
 pub(super) const DEBUGGING: &[Flag] = &[
-    flag("contention-profiling", Bool(false), "Also profile where the program waits, when profiling is on."),
+    flag("contention-profiling", Bool(false), "Also profile where the program waits, when profiling is on.")
+        .unsupported("waiting for locks is not profiled"),
     flag("profiling", Bool(true), "Serve profiles of the running program below /debug/pprof/."),
 ];
 
@@ -37,7 +38,8 @@ pub(super) const GENERIC: &[Flag] = &[
     flag("cidr-allocator-type", Text("RangeAllocator"), "How node address ranges are chosen. RangeAllocator is the only way left.")
         .of(NODE_IPAM),
     flag("cloud-config", Text(""), "Configuration file of the cloud provider.").without_effect(),
-    flag("cloud-provider", Text(""), "Empty, or external when a cloud-controller-manager runs beside this manager."),
+    flag("cloud-provider", Text(""), "Empty, or external when a cloud-controller-manager runs beside this manager.")
+        .without_effect(),
     flag("cluster-cidr", Text(""), "Address range, or two of them for dual stack, that pods get their addresses from. Used with --allocate-node-cidrs.")
         .of(NODE_IPAM),
     flag("cluster-name", Text("kubernetes"), "Name that cloud resources of this cluster are marked with.").without_effect(),
@@ -68,7 +70,7 @@ pub(super) const GENERIC: &[Flag] = &[
     flag(
         "kube-api-content-type",
         Text("application/vnd.kubernetes.protobuf"),
-        "Content type to prefer when talking to the API server. This manager writes JSON and reads protobuf where that is cheaper and the server has it, whatever is said here.",
+        "Content type to prefer when talking to the API server. This manager writes JSON and reads protobuf where that is cheaper and the server has it; application/json makes it read JSON only.",
     ),
     flag(
         "kube-api-qps",

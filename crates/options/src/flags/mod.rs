@@ -3,13 +3,14 @@
 mod generic;
 mod nodes;
 mod observing;
+mod own;
 mod serving;
 mod storage;
 mod workloads;
 
 use crate::flag::{Flag, Group};
 
-/// All groups, in the order of the help text.
+/// The original's groups, in the order of its help text.
 pub const GROUPS: &[Group] = &[
     group("Debugging", generic::DEBUGGING),
     group("Leader-migration", generic::LEADER_MIGRATION),
@@ -51,11 +52,24 @@ pub const GROUPS: &[Group] = &[
     group("Global", generic::GLOBAL),
 ];
 
+/// The flags that the original does not have.
+pub const OWN: Group = group("Keleustes", own::OWN);
+
 const fn group(title: &'static str, flags: &'static [Flag]) -> Group {
     Group { title, flags }
 }
 
+/// All groups: this program's own, and then those of the original.
+pub fn groups() -> impl Iterator<Item = &'static Group> {
+    std::iter::once(&OWN).chain(GROUPS)
+}
+
 /// All flags, deprecated ones included, in the order of the groups.
 pub fn all() -> impl Iterator<Item = &'static Flag> {
-    GROUPS.iter().flat_map(|group| group.flags)
+    groups().flat_map(|group| group.flags)
+}
+
+/// Whether the original does not have this flag.
+pub(crate) fn is_own(name: &str) -> bool {
+    OWN.flags.iter().any(|flag| flag.name == name)
 }

@@ -14,7 +14,7 @@ pub(super) const CSR_SIGNING: &[Flag] = &[
         Text(""),
         "Authority in PEM that signs for all signers. Not together with the flags for single signers.",
     )
-    .of(&["certificatesigningrequest-signing-controller", "certificatesigningrequest-cleaner-controller"]),
+    .of(&["certificatesigningrequest-signing-controller"]),
     flag(
         "cluster-signing-duration",
         FlagDefault::Duration(go_text::GoDuration::hours(8760)),

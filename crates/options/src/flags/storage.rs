@@ -45,11 +45,7 @@ pub(super) const VOLUME_BINDER: &[Flag] = &[
         Text("/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"),
         "Directory in which flex volume plugins are looked for.",
     )
-    .of(&[
-        "persistentvolume-attach-detach-controller",
-        "persistentvolume-binder-controller",
-        "persistentvolume-expander-controller",
-    ]),
+    .unsupported("plugins of flex volumes are programs, which are not run"),
     flag(
         "pv-recycler-increment-timeout-nfs",
         Int32(30),

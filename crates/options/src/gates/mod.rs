@@ -4,8 +4,8 @@ mod list;
 
 use std::collections::BTreeMap;
 
-pub use list::FeatureStage;
 use list::{BY_COMPATIBILITY, DEPENDENCIES, FIRST_MINOR, GATES, Gate, State};
+pub use list::{FeatureStage, GateEffect};
 
 use crate::go_text::parse_bool;
 use crate::versions::EffectiveVersion;
@@ -63,6 +63,7 @@ impl FeatureGates {
         read.set_all(&settings)?;
         read.gates.check_dependencies()?;
         read.warn_of_emulated_alpha();
+        read.warn_without_effect();
         Ok(read)
     }
 
@@ -195,6 +196,28 @@ impl ReadGates {
         }
     }
 
+    /// Warns of gates that are set, or that the emulated release has off, and that this manager does not obey.
+    fn warn_without_effect(&mut self) {
+        let mut always_on = Vec::new();
+        for gate in GATES {
+            let GateEffect::Fixed(fixed, reason) = gate.effect else { continue };
+            match self.gates.set.get(gate.name) {
+                Some(enabled) if *enabled != fixed => self.warnings.push(format!(
+                    "feature gate {}={enabled} has no effect in this manager: {reason}",
+                    gate.name
+                )),
+                None if fixed && !self.gates.state(gate).default => always_on.push(gate.name),
+                _ => {}
+            }
+        }
+        if !always_on.is_empty() {
+            self.warnings.push(format!(
+                "features that are off in the emulated version and always on in this manager: {}",
+                always_on.join(" ")
+            ));
+        }
+    }
+
     /// Sets every gate of a stage that is not set by name.
     fn set_stage(&mut self, stage: FeatureStage, enabled: bool) {
         for gate in GATES.iter().filter(|gate| gate.name != ALL_ALPHA && gate.name != ALL_BETA) {
@@ -230,8 +253,9 @@ pub(crate) fn help_lines(versions: EffectiveVersion) -> Vec<String> {
     shown.map(|gate| format!("{} ({}, default {})", gate.name, gate.stage.name(), gate.enabled)).collect()
 }
 
-/// Every gate with its state per release and its dependencies.
-pub(crate) fn table() -> impl Iterator<Item = (&'static str, [String; 4], &'static [&'static str])> {
+/// Every gate with its state per release, its dependencies and its effect.
+pub(crate) fn table() -> impl Iterator<Item = (&'static str, [String; 4], &'static [&'static str], GateEffect)>
+{
     let shown = |state: State| match (state.stage, state.locked) {
         (FeatureStage::PreAlpha, _) => String::new(),
         (stage, locked) => {
@@ -244,8 +268,22 @@ pub(crate) fn table() -> impl Iterator<Item = (&'static str, [String; 4], &'stat
     GATES.iter().map(move |gate| {
         let needs =
             DEPENDENCIES.iter().find(|(name, _)| *name == gate.name).map_or(&[][..], |(_, needs)| needs);
-        (gate.name, gate.by_release.map(shown), needs)
+        (gate.name, gate.by_release.map(shown), needs, gate.effect)
     })
+}
+
+/// Every gate with what it does in this manager, and in which minor versions it can be switched.
+pub fn gate_effects() -> impl Iterator<Item = (&'static str, GateEffect, Vec<u64>)> {
+    GATES.iter().map(|gate| {
+        let states = (FIRST_MINOR..).zip(gate.by_release);
+        let switchable = states.filter(|(_, state)| state.stage != FeatureStage::PreAlpha && !state.locked);
+        (gate.name, gate.effect, switchable.map(|(minor, _)| minor).collect())
+    })
+}
+
+/// Gates that make no sense without others, with the others.
+pub fn gate_dependencies() -> &'static [(&'static str, &'static [&'static str])] {
+    DEPENDENCIES
 }
 
 /// All names, for completion.

@@ -1,4 +1,5 @@
-//! The object that `/configz` serves, equal to the original's for the same flags.
+//! The object that `/configz` serves, equal to the original's for the same flags, but for the rate limit that only the
+//! original has by default.
 
 use serde_json::{Number, Value, json};
 
@@ -39,7 +40,7 @@ impl Options {
                 "kubeconfig": client.kubeconfig,
                 "acceptContentTypes": "",
                 "contentType": client.content_type,
-                "qps": single(client.qps),
+                "qps": single(client.effective_qps()),
                 "burst": client.burst,
             },
             "ControllerStartInterval": duration(self.generic.controller_start_interval),

@@ -14,9 +14,9 @@ pub struct ClientConnection {
     pub master: String,
     /// The preferred content type.
     pub content_type: String,
-    /// QPS as `/configz` reports it, set or not.
+    /// QPS as the flag says.
     pub qps: f32,
-    /// Burst as `/configz` reports it, set or not.
+    /// Burst as the flag says.
     pub burst: i32,
     /// The client-side rate limit, if a flag sets one. Otherwise requests are not throttled: a busy API server throttles
     /// them itself (API priority and fairness), and a fixed limit slows large clusters down.
@@ -31,6 +31,9 @@ pub struct Throttle {
     /// Burst.
     pub burst: i32,
 }
+
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// client-go's `DefaultQPS`, which QPS 0 selects.
 const QPS_FOR_ZERO: f32 = 5.0;
@@ -49,6 +52,25 @@ impl ClientConnection {
             burst,
             throttle: if is_set { throttle(qps, burst) } else { None },
         }
+    }
+
+    /// Whether responses are JSON throughout. The default prefers protobuf where it is cheaper.
+    #[must_use]
+    pub fn json_only(&self) -> bool {
+        self.content_type == JSON
+    }
+
+    /// QPS as `/configz` reports it: negative, which means no limit, unless a flag sets one.
+    pub(super) fn effective_qps(&self) -> f32 {
+        if self.throttle.is_none() && self.qps >= 0.0 { -1.0 } else { self.qps }
+    }
+
+    /// The warning about a content type that is neither of the two.
+    pub(super) fn warning(&self) -> Option<String> {
+        let content_type = self.content_type.as_str();
+        (![JSON, PROTOBUF].contains(&content_type)).then(|| {
+            format!("--kube-api-content-type={content_type} has no effect in this manager: it speaks JSON and protobuf")
+        })
     }
 
     /// A rate limit without a burst would block all requests.
@@ -74,6 +96,8 @@ fn throttle(qps: f32, burst: i32) -> Option<Throttle> {
 pub struct Generic {
     /// The enabled controllers.
     pub controllers: EnabledControllers,
+    /// Whether to lead although enabled controllers are missing or cannot start.
+    pub allow_missing_controllers: bool,
     /// The interval between controller starts.
     pub controller_start_interval: GoDuration,
     /// How long to wait for controllers to stop.
@@ -86,6 +110,7 @@ impl Generic {
     pub(super) fn read(values: &Values, known: &CommandLineContext<'_>) -> Self {
         Self {
             controllers: EnabledControllers::new(&values.list("controllers"), known.controllers),
+            allow_missing_controllers: values.bool("allow-missing-controllers"),
             controller_start_interval: values.duration("controller-start-interval"),
             controller_shutdown_timeout: values.duration("controller-shutdown-timeout"),
             min_resync_period: values.duration("min-resync-period"),
@@ -133,6 +158,8 @@ pub struct Debugging {
     pub profiling: bool,
     /// Whether lock contention is profiled.
     pub contention_profiling: bool,
+    /// The size of the journal of decisions.
+    pub decision_journal_bytes: usize,
 }
 
 impl Debugging {
@@ -140,6 +167,7 @@ impl Debugging {
         Self {
             profiling: values.bool("profiling"),
             contention_profiling: values.bool("contention-profiling"),
+            decision_journal_bytes: usize::try_from(values.int32("decision-journal-bytes")).unwrap_or(0),
         }
     }
 }

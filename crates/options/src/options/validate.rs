@@ -116,7 +116,10 @@ impl Options {
 
     /// Validation warnings, which do not prevent the start.
     pub(super) fn warnings(&self) -> Vec<String> {
-        self.authentication.request_header.warnings()
+        let mut warnings = self.authentication.request_header.warnings();
+        warnings.extend(self.values.warnings());
+        warnings.extend(self.client.warning());
+        warnings
     }
 
     /// The checks that the original makes when it builds its server; skipped if the port is disabled.

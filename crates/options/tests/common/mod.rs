@@ -6,7 +6,9 @@
 use std::io;
 use std::path::Path;
 
-use keleustes_options::{Build, CommandLineContext, Controller, Options, ParseOutcome, RefusalOutput, parse};
+use keleustes_options::{
+    Build, CommandHelp, CommandLineContext, Controller, Options, ParseOutcome, RefusalOutput, parse,
+};
 
 /// The controllers that the tests name; the full list is in the controllers crate.
 pub(crate) const CONTROLLERS: &[Controller<'static>] = &[
@@ -29,6 +31,7 @@ const fn controller(name: &'static str, alias: &'static str, on_by_default: bool
 /// The version of the original that the recordings were made with.
 pub(crate) const BUILD: Build<'static> = Build {
     git_version: "v1.37.1",
+    program: "Keleustes 0.1.0 (commit abc)",
     git_commit: "abc",
     git_tree_state: "clean",
     build_date: "1970-01-01T00:00:00Z",
@@ -37,10 +40,16 @@ pub(crate) const BUILD: Build<'static> = Build {
     platform: "linux/amd64",
 };
 
+const COMMANDS: &[CommandHelp<'static>] = &[
+    CommandHelp { name: "playground", arguments: "[flags]", about: "Start a cluster." },
+    CommandHelp { name: "version", arguments: "", about: "Print the version." },
+];
+
 pub(crate) fn context() -> CommandLineContext<'static> {
     CommandLineContext {
         controllers: CONTROLLERS,
         implemented: &["serviceaccount-token-controller"],
+        commands: COMMANDS,
         build: BUILD,
         width: None,
         read_file: &read_file,

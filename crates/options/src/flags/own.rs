@@ -1,0 +1,18 @@
+//! Flags that the original does not have.
+
+use crate::flag::FlagDefault::{Bool, Int32};
+use crate::flag::{Flag, flag};
+
+/// Sorted by name. `/flagz` shows them only if they are set, so that it otherwise equals the original's.
+pub(super) const OWN: &[Flag] = &[
+    flag(
+        "allow-missing-controllers",
+        Bool(false),
+        "Lead even though controllers that --controllers asks for are not implemented or cannot start. Without it such a manager does not acquire the lease and reports that it is not ready, so that another manager leads.",
+    ),
+    flag(
+        "decision-journal-bytes",
+        Int32(4 << 20),
+        "Memory for the latest decisions of the controllers, which explain and the live page show; less than 65536 keeps none.",
+    ),
+];
