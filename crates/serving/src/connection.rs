@@ -39,6 +39,9 @@ const BODY_BYTES_MAX: usize = 1024;
 /// How long a client may take to send it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Parity: staging/src/k8s.io/apiserver/pkg/server/httplog, where requests are logged from verbosity 3 on.
+const REQUEST_LOG: &str = "keleustes_serving::connection::v3";
+
 /// The state that all connections of a server share.
 pub(crate) struct ServerContext {
     pub(crate) tls_server: RwLock<TlsServer>,
@@ -148,6 +151,7 @@ impl Client {
         let (latency, status) = (started.elapsed(), response.status().as_u16());
         let agent = head.headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         tracing::debug!(
+            target: REQUEST_LOG,
             verb = %head.method, uri = %head.uri, ?latency, user_agent = agent, source = %self.peer, status, "HTTP"
         );
         Ok(if is_head { without_body(response) } else { response.map(Full::new) })
@@ -189,6 +193,9 @@ impl Client {
         };
         if !granted {
             return self.context.pages.refuse(&admission, &page_request);
+        }
+        if let Some(response) = self.context.pages.subtree_response(&page_request).await {
+            return response;
         }
         // A panic in a page must not end the process: its controllers keep running.
         catch_unwind(AssertUnwindSafe(|| self.context.pages.response(&page_request))).unwrap_or_else(|_| {

@@ -81,6 +81,12 @@ pub enum ServingError {
          --authentication-tolerate-lookup-failure"
     )]
     Lookup(String),
+    /// The serving thread could not start, or it panicked.
+    #[error("cannot serve: {cause}")]
+    Thread {
+        /// The system's error.
+        cause: io::Error,
+    },
     /// The socket no longer accepts connections; health checks can no longer be served, so the process must
     /// end.
     #[error("the socket on {address} no longer accepts connections: {cause}")]

@@ -67,6 +67,24 @@ impl HealthChecks {
     ///
     /// Parity: staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go, down to the line breaks.
     pub(crate) fn report(&self, verbose: bool, excluded: &BTreeSet<String>) -> Report {
+        self.report_as("healthz", verbose, excluded, |name, reason| {
+            tracing::warn!(check = %name, %reason, "health check failed");
+            "reason withheld".to_owned()
+        })
+    }
+
+    /// Runs all checks but the excluded ones, for `/readyz`. It shows the reasons, which name controllers and resources.
+    pub(crate) fn readiness(&self, verbose: bool, excluded: &BTreeSet<String>) -> Report {
+        self.report_as("readyz", verbose, excluded, |_, reason| reason)
+    }
+
+    fn report_as(
+        &self,
+        page: &str,
+        verbose: bool,
+        excluded: &BTreeSet<String>,
+        shown: impl Fn(&str, String) -> String,
+    ) -> Report {
         let mut checks = self.checks.lock().clone();
         if checks.is_empty() {
             checks.push(("ping".to_owned(), Arc::new(|| Ok(()))));
@@ -83,10 +101,7 @@ impl HealthChecks {
             outcomes.push((name.clone(), result.is_ok()));
             match result {
                 Ok(()) => line(&mut text, format_args!("[+]{name} ok")),
-                Err(reason) => {
-                    tracing::warn!(check = %name, %reason, "health check failed");
-                    line(&mut text, format_args!("[-]{name} failed: reason withheld"));
-                }
+                Err(reason) => line(&mut text, format_args!("[-]{name} failed: {}", shown(name, reason))),
             }
         }
         let passed = outcomes.iter().all(|(_, passed)| *passed);
@@ -100,9 +115,9 @@ impl HealthChecks {
             );
         }
         if !passed {
-            line(&mut text, format_args!("healthz check failed"));
+            line(&mut text, format_args!("{page} check failed"));
         } else if verbose {
-            line(&mut text, format_args!("healthz check passed"));
+            line(&mut text, format_args!("{page} check passed"));
         } else {
             text = "ok".to_owned();
         }

@@ -26,6 +26,9 @@ pub use options::{
     AuthenticationOptions, AuthorizationOptions, CertificateSource, ConnectionLimits, NamedCertificate,
     RequestHeaderOptions, ServingOptions,
 };
-pub use pages::{DebugPageHandler, FeatureGate, PageOptions, Pages, SetVerbosity, VersionInfo};
+pub use pages::{
+    DebugPageHandler, FeatureGate, PageOptions, Pages, SetVerbosity, SubtreeHandler, SubtreeRequest,
+    VersionInfo,
+};
 pub use server::Server;
 pub use tls::TlsOptions;

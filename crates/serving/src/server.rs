@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::RwLock;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::access::Access;
@@ -24,7 +24,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A bound socket with certificates and pages.
 pub struct Server {
-    listener: TcpListener,
+    listener: std::net::TcpListener,
     address: SocketAddr,
     context: Arc<ServerContext>,
     tls: Tls,
@@ -67,7 +67,6 @@ impl Server {
         let configured = SocketAddr::new(options.bind_address, options.port);
         let unusable = |cause| ServingError::Bind { address: configured, cause };
         listener.set_nonblocking(true).map_err(unusable)?;
-        let listener = TcpListener::from_std(listener).map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
         let tls = Tls::open(options, SystemTime::now())?;
         let pairs = tls.read()?;
@@ -99,6 +98,8 @@ impl Server {
     /// If the socket itself fails; the process should end then, because its health can no longer be probed.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServingError> {
         let Self { listener, address, context, tls, pairs, reload_every } = self;
+        let listener =
+            TcpListener::from_std(listener).map_err(|cause| ServingError::Bind { address, cause })?;
         let (shutdown_sender, shutdown) = watch::channel(false);
         let mut connections = Connections::default();
         let served = {
@@ -118,6 +119,45 @@ impl Server {
             log_panic(joined);
         }
         served
+    }
+}
+
+impl Server {
+    /// Serves on a thread with an async runtime of its own, so that neither handshakes nor large pages share a thread
+    /// with the caller's tasks. Anyone who can connect can cause handshakes.
+    ///
+    /// Dropping the future closes everything without waiting.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), or if the thread cannot be started or panics.
+    pub async fn run_on_own_thread(
+        self,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), ServingError> {
+        let (mut result_sender, result) = oneshot::channel();
+        let serve = move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(cause) => return drop(result_sender.send(Err(ServingError::Thread { cause }))),
+            };
+            let served = runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    () = result_sender.closed() => None,
+                    served = self.run(stop) => Some(served),
+                }
+            });
+            if let Some(served) = served {
+                let _ = result_sender.send(served);
+            }
+        };
+        std::thread::Builder::new()
+            .name("secure-serving".to_owned())
+            .spawn(serve)
+            .map_err(|cause| ServingError::Thread { cause })?;
+        result.await.unwrap_or_else(|_| {
+            Err(ServingError::Thread { cause: io::Error::other("the serving thread panicked") })
+        })
     }
 }
 

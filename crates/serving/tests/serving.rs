@@ -377,6 +377,63 @@ async fn response_does_not_wait_for_an_unexpected_body() {
     }
 }
 
+/// Sends a request from a thread with its own runtime and waits for it, which blocks this thread.
+fn blocking_get(address: SocketAddr, directory: &Path, path: &'static str) -> Option<StatusCode> {
+    let directory = directory.to_owned();
+    let client = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let asked = async {
+                let stream = connect(address, &directory, &["http/1.1"]).await.ok()?;
+                Some(get_http1(stream, path).await.status())
+            };
+            tokio::time::timeout(Duration::from_secs(10), asked).await.ok().flatten()
+        })
+    });
+    client.join().unwrap()
+}
+
+/// The caller's thread renews the Lease and runs controllers, so it must not do handshakes for anyone who connects.
+#[tokio::test]
+async fn handshakes_and_pages_do_not_use_the_callers_thread() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = ServingOptions {
+        bind_address: LOOPBACK,
+        certificate: CertificateSource::Directory(directory.path().to_owned()),
+        ..ServingOptions::default()
+    };
+    let health = HealthChecks::new();
+    let server = || {
+        let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
+        Server::from_listener(listener, &options, pages(&health), Access::deny_all()).unwrap()
+    };
+    let first = server();
+    let address = first.address();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let served = tokio::spawn(first.run_on_own_thread(async {
+        let _ = stopped.await;
+    }));
+    tokio::task::yield_now().await;
+    // This thread is blocked meanwhile.
+    assert_eq!(blocking_get(address, directory.path(), "/healthz"), Some(StatusCode::OK));
+    stop.send(()).unwrap();
+    served.await.unwrap().unwrap();
+    assert_eq!(blocking_get(address, directory.path(), "/healthz"), None);
+
+    // Dropping the future ends the thread, too.
+    let second = server();
+    let address = second.address();
+    let served = tokio::spawn(second.run_on_own_thread(std::future::pending()));
+    tokio::task::yield_now().await;
+    assert_eq!(blocking_get(address, directory.path(), "/healthz"), Some(StatusCode::OK));
+    served.abort();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while std::net::TcpStream::connect(address).is_ok() {
+        assert!(Instant::now() < deadline, "the server goes on after its future was dropped");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// Proves SRV-19.
 #[tokio::test]
 async fn shutdown_closes_socket_and_idle_connections_immediately() {

@@ -20,6 +20,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
@@ -265,6 +266,96 @@ async fn client_certificates_are_requested_and_verified_per_request() {
             assert_eq!(request(stream, Method::GET, path, "").await.status(), wanted, "{path}");
         }
     }
+}
+
+/// A client certificate of a member of `system:masters` with changed parameters, and the key.
+fn master(issuer: &CertifiedIssuer<'static, KeyPair>, change: impl FnOnce(&mut CertificateParams)) -> Pair {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "root");
+    params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+    change(&mut params);
+    let key = KeyPair::generate().unwrap();
+    let leaf = params.signed_by(&key, issuer).unwrap();
+    (vec![leaf.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+}
+
+/// Proves SRV-67.
+#[tokio::test]
+async fn client_certificates_that_expired_or_come_from_no_ca_are_refused() {
+    let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
+    ca.write(directory.path(), "usual", &["localhost"]);
+    let server = start(&options(directory.path()), access_with_client_ca(&ca, directory.path()).await);
+    // An ordinary client certificate that signs another one.
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "jane");
+    let jane = CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), &ca.0).unwrap();
+    let (mut by_jane, key_by_jane) = master(&jane, |_| {});
+    by_jane.push(jane.der().clone());
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let intermediate = CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), &ca.0).unwrap();
+    let (mut by_intermediate, key_by_intermediate) = master(&intermediate, |_| {});
+    by_intermediate.push(intermediate.der().clone());
+    for (name, pair, wanted) in [
+        ("valid", master(&ca.0, |_| {}), StatusCode::OK),
+        ("of an intermediate CA", (by_intermediate, key_by_intermediate), StatusCode::OK),
+        (
+            "expired",
+            master(&ca.0, |params| params.not_after = rcgen::date_time_ymd(2020, 1, 1)),
+            StatusCode::UNAUTHORIZED,
+        ),
+        (
+            "not valid yet",
+            master(&ca.0, |params| params.not_before = rcgen::date_time_ymd(2090, 1, 1)),
+            StatusCode::UNAUTHORIZED,
+        ),
+        (
+            "for servers only",
+            master(&ca.0, |params| {
+                params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+            }),
+            StatusCode::UNAUTHORIZED,
+        ),
+        ("signed by a certificate that is no CA", (by_jane, key_by_jane), StatusCode::UNAUTHORIZED),
+    ] {
+        let client_tls = ClientTls { pair: Some(pair), ..ClientTls::default() };
+        let stream = connect(server.address, &ca, "localhost", client_tls).await.unwrap();
+        assert_eq!(request(stream, Method::GET, "/metrics", "").await.status(), wanted, "{name}");
+    }
+}
+
+/// The only page that takes a body waits at most five seconds for it, and others are answered meanwhile.
+#[tokio::test]
+async fn slow_request_body_is_given_up_after_five_seconds() {
+    let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
+    ca.write(directory.path(), "usual", &["localhost"]);
+    let server = start(&options(directory.path()), access_with_client_ca(&ca, directory.path()).await);
+    let mut slow = connect_as_master(&server, &ca, b"http/1.1").await;
+    let head = "PUT /debug/flags/v HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n1";
+    slow.write_all(head.as_bytes()).await.unwrap();
+    let asked_at = std::time::Instant::now();
+    let drip = async {
+        // A byte now and then does not extend the deadline.
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            slow.write_all(b"1").await.unwrap();
+        }
+        let mut answer = vec![0; 4096];
+        let read = slow.read(&mut answer).await.unwrap();
+        (String::from_utf8_lossy(&answer[..read]).into_owned(), asked_at.elapsed())
+    };
+    let others = async {
+        for _ in 0..10 {
+            let stream = connect_as_master(&server, &ca, b"http/1.1").await;
+            assert_eq!(request(stream, Method::GET, "/healthz", "").await.status(), StatusCode::OK);
+        }
+        asked_at.elapsed()
+    };
+    let ((answer, after), others) = tokio::join!(drip, others);
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert!(answer.trim_end().ends_with("error reading request body: too large or too slow"), "{answer}");
+    assert!((Duration::from_secs(5)..Duration::from_secs(15)).contains(&after), "{after:?}");
+    assert!(others < after, "ten other requests took {others:?}");
 }
 
 async fn connect_as_master(server: &TestServer, ca: &Ca, alpn: &'static [u8]) -> TlsStream<TcpStream> {

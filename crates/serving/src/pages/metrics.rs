@@ -46,6 +46,9 @@ impl MetricsPages {
         register(&registry, ProcessMetrics::new(since_1970));
         register(&registry, about(&options.version_info));
         register(&registry, build(&options.version_info));
+        if !options.version_info.program.is_empty() {
+            register(&registry, program(&options.version_info));
+        }
         register(&registry, features(&options.features));
         register(&registry, missing(&options.missing_controllers));
         let slis = Registry::new();
@@ -228,6 +231,26 @@ fn build(about: &VersionInfo) -> GaugeVec {
         &platform,
     ];
     gauge.with_label_values(&values).set(1.0);
+    gauge
+}
+
+/// Which program this is; the original has no such metric.
+fn program(about: &VersionInfo) -> GaugeVec {
+    let gauge = gauges(
+        "keleustes_build_info",
+        "[ALPHA] Version and commit of this program, and the Kubernetes version that it implements.",
+        &["git_commit", "kubernetes_version", "rust_version", "version"],
+    );
+    let kubernetes_version = format!("v{}", about.version);
+    let rust_version = about.language.trim_start_matches("rust");
+    gauge
+        .with_label_values(&[
+            about.git_commit.as_str(),
+            &kubernetes_version,
+            rust_version,
+            &about.program_version,
+        ])
+        .set(1.0);
     gauge
 }
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::header::{CACHE_CONTROL, HeaderName, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 use parking_lot::RwLock;
@@ -37,6 +38,18 @@ const CONTROLLERS: &str = "/debug/controllers/";
 /// leading slash, and the query.
 pub type DebugPageHandler = Arc<dyn Fn(&str, &str) -> Response<Bytes> + Send + Sync>;
 
+/// A request for a page of a [`SubtreeHandler`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubtreeRequest {
+    /// The decoded path after the prefix.
+    pub path: String,
+    /// The query.
+    pub query: String,
+}
+
+/// Serves all paths below a prefix to authorized clients. Unlike the other pages it may wait.
+pub type SubtreeHandler = Arc<dyn Fn(SubtreeRequest) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
+
 /// The version information of this program.
 #[derive(Clone, Debug)]
 pub struct VersionInfo {
@@ -48,6 +61,10 @@ pub struct VersionInfo {
     pub min_compatibility_version: String,
     /// The Rust version; reported where the original reports its Go version.
     pub language: String,
+    /// This program's own name, version and commit; empty if it does not report them.
+    pub program: String,
+    /// This program's own version, `0.1.0`.
+    pub program_version: String,
     /// The git commit; may be empty.
     pub git_commit: String,
     /// The build date; may be empty.
@@ -61,6 +78,8 @@ impl Default for VersionInfo {
             emulation_version: "1.37".to_owned(),
             min_compatibility_version: "1.36".to_owned(),
             language: concat!("rust", env!("CARGO_PKG_RUST_VERSION")).to_owned(),
+            program: String::new(),
+            program_version: String::new(),
             git_commit: String::new(),
             build_date: String::new(),
         }
@@ -87,6 +106,8 @@ pub struct PageOptions {
     pub disabled_metrics: BTreeSet<String>,
     /// Enabled controllers that are not implemented yet.
     pub missing_controllers: Vec<String>,
+    /// The checks of `/readyz`, which the original does not serve; `None` disables the page.
+    pub readiness: Option<HealthChecks>,
     /// Called by `PUT /debug/flags/v`.
     pub set_verbosity: Option<SetVerbosity>,
     /// Chooses the separator of the text pages.
@@ -105,6 +126,7 @@ impl Default for PageOptions {
             features: Vec::new(),
             disabled_metrics: BTreeSet::new(),
             missing_controllers: Vec::new(),
+            readiness: None,
             set_verbosity: None,
             rng: fastrand::Rng::with_seed(0),
         }
@@ -117,11 +139,13 @@ pub struct Pages(Arc<Inner>);
 
 struct Inner {
     health: HealthChecks,
+    readiness: Option<HealthChecks>,
     metrics: MetricsPages,
     zpages: ZPages,
     debug: Debug,
     configuration: String,
     controllers: RwLock<BTreeMap<String, DebugPageHandler>>,
+    subtrees: RwLock<BTreeMap<&'static str, SubtreeHandler>>,
 }
 
 /// One request.
@@ -183,11 +207,13 @@ impl Pages {
         let debug = Debug { profiling: options.profiling, set_verbosity: options.set_verbosity };
         Self(Arc::new(Inner {
             health,
+            readiness: options.readiness,
             metrics,
             zpages,
             debug,
             configuration,
             controllers: RwLock::default(),
+            subtrees: RwLock::default(),
         }))
     }
 
@@ -198,6 +224,28 @@ impl Pages {
         page: impl Fn(&str, &str) -> Response<Bytes> + Send + Sync + 'static,
     ) {
         self.0.controllers.write().insert(controller.into(), Arc::new(page));
+    }
+
+    /// Adds the handler of all paths that begin with `prefix`, which ends with a slash.
+    pub fn add_subtree(&self, prefix: &'static str, handler: SubtreeHandler) {
+        self.0.subtrees.write().insert(prefix, handler);
+    }
+
+    /// The response of the handler of a subtree; `None` if the path is in none.
+    pub(crate) async fn subtree_response(&self, request: &PageRequest<'_>) -> Option<Response<Bytes>> {
+        let (path, handler) = {
+            let subtrees = self.0.subtrees.read();
+            let found = subtrees.iter().find_map(|(prefix, handler)| {
+                let rest = request.path.strip_prefix(*prefix)?;
+                Some((rest.to_owned(), handler.clone()))
+            });
+            found?
+        };
+        if !matches!(*request.method, Method::GET | Method::HEAD) {
+            return Some(finished(plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n")));
+        }
+        let query = request.uri.query().unwrap_or_default().to_owned();
+        Some(finished(handler(SubtreeRequest { path, query }).await))
     }
 
     /// The response to a request that is not authenticated or not authorized.
@@ -231,6 +279,7 @@ impl Pages {
         // Paths match exactly: the original does not serve `/healthz/<check>` and `/livez` either.
         match request.path {
             "/healthz" => self.healthz(request),
+            "/readyz" => self.readyz(request).unwrap_or_else(not_found),
             "/metrics" => inner.metrics.all(),
             "/metrics/slis" => inner.metrics.slis(request.method),
             "/configz" => nosniff(of(StatusCode::OK, responses::JSON, inner.configuration.clone())),
@@ -248,6 +297,13 @@ impl Pages {
         self.0.metrics.checked(&report.outcomes);
         let status = if report.passed { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
         plain(status, report.text)
+    }
+
+    fn readyz(&self, request: &PageRequest<'_>) -> Option<Response<Bytes>> {
+        let checks = self.0.readiness.as_ref()?;
+        let report = checks.readiness(!request.query("verbose").is_empty(), &request.query("exclude"));
+        let status = if report.passed { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        Some(plain(status, report.text))
     }
 
     fn controller(&self, rest: &str, request: &PageRequest<'_>) -> Response<Bytes> {

@@ -425,7 +425,7 @@ fn settable_flags_are_listed() {
     }
 }
 
-/// Proves SRV-54.
+/// Proves SRV-54, SRV-85, RUN-55.
 #[test]
 fn controllers_can_add_debug_pages() {
     let test_pages = test_pages();
@@ -504,4 +504,37 @@ fn panic_response_matches_the_originals() {
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let wanted = "This request caused apiserver to panic. Look in the logs for details.\n";
     assert_eq!(text(&response), wanted);
+}
+
+#[test]
+fn readiness_page_shows_the_reason_and_exists_only_with_checks() {
+    let checks = HealthChecks::new();
+    checks.add("controllers", || Err("job-controller: not implemented".to_owned()));
+    let readiness = checks.clone();
+    let blocked = test_pages_with(|options| options.readiness = Some(readiness));
+    let response = blocked.get("/readyz");
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let reason = "[-]controllers failed: job-controller: not implemented\nreadyz check failed\n";
+    assert_eq!(text(&response), reason);
+    checks.add_ping("controllers");
+    let response = blocked.get("/readyz");
+    assert_eq!((response.status(), text(&response)), (StatusCode::OK, "ok"));
+    assert_eq!(test_pages().get("/readyz").status(), StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn status_and_metrics_name_the_program() {
+    let pages = test_pages_with(|options| {
+        options.version_info.program = "Keleustes 0.1.0 (commit abc)".to_owned();
+        options.version_info.program_version = "0.1.0".to_owned();
+        options.version_info.git_commit = "abcdef".to_owned();
+        options.version_info.language = "rust1.95".to_owned();
+    });
+    let statusz = pages.get("/statusz");
+    let line = text(&statusz).lines().find(|line| line.starts_with("Program")).unwrap();
+    assert!(line.ends_with(" Keleustes 0.1.0 (commit abc)"), "{line}");
+    let info = "keleustes_build_info{git_commit=\"abcdef\",kubernetes_version=\"v1.37.1\",\
+                rust_version=\"1.95\",version=\"0.1.0\"} 1";
+    let metrics = pages.get("/metrics");
+    assert!(text(&metrics).lines().any(|line| line == info), "{}", text(&metrics));
 }

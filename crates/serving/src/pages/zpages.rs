@@ -118,6 +118,9 @@ impl ZPages {
         text += &line("Go version", &self.about.language);
         text += &line("Binary version", &self.about.version);
         text += &line("Emulation version", &self.about.emulation_version);
+        if !self.about.program.is_empty() {
+            text += &line("Program", &self.about.program);
+        }
         text += &line("Paths", paths);
         if !self.missing_controllers.is_empty() {
             text += &line("Controllers not implemented", &self.missing_controllers.join(" "));
