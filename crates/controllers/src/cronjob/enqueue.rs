@@ -1,0 +1,68 @@
+//! Which CronJobs a change enqueues, and when.
+
+use std::time::Duration;
+
+use keleustes_objects::{CronJob, InternedStr, Job, OwnerReference};
+use keleustes_plan::{Change, Enqueue, Item, View};
+
+use super::time_zones::TimeZones;
+use super::{decide, due, schedule};
+use crate::workloads::owners::resolve;
+
+/// An item with this attribute only records the event `UnParseableCronJobSchedule`; the value is the schedule.
+pub(super) const UNPARSEABLE: &str = "unparseable-schedule";
+
+pub(super) fn cron_job_changed(
+    zones: &TimeZones,
+) -> impl Fn(&Change<CronJob>, &View<'_>, &mut Enqueue) + Send + Sync + 'static {
+    let zones = zones.clone();
+    move |change, view, queue| match (change.old(), change.new()) {
+        (Some(old), Some(new)) if is_rescheduled(old, new) => reschedule(new, &zones, view, queue),
+        _ => queue.add(&change.latest().meta.key),
+    }
+}
+
+fn is_rescheduled(old: &CronJob, new: &CronJob) -> bool {
+    old.spec.schedule != new.spec.schedule || old.spec.time_zone != new.spec.time_zone
+}
+
+/// Enqueues a CronJob for the next time of its new schedule, and not before: a changed schedule alone starts no Job.
+/// An earlier delay of the same key stays, and its reconcile evaluates the new schedule.
+fn reschedule(cron_job: &CronJob, zones: &TimeZones, view: &View<'_>, queue: &mut Enqueue) {
+    let key = &cron_job.meta.key;
+    match schedule::parse(&decide::effective_schedule(cron_job, zones), zones) {
+        Ok(schedule) => {
+            let delay = due::delay(cron_job, view.now(), &schedule);
+            queue.add_after(key, delay.unwrap_or(Duration::ZERO));
+        }
+        Err(_) => queue.add(Item::from(key).with_attribute(UNPARSEABLE, cron_job.spec.schedule.clone())),
+    }
+}
+
+/// Enqueues the CronJob that controls a Job, and the one that did before.
+pub(super) fn job_changed(change: &Change<Job>, view: &View<'_>, queue: &mut Enqueue) {
+    let (job, old) = (change.latest(), change.old());
+    if change.is_unchanged() {
+        return;
+    }
+    if let Some(old) = old.filter(|_| !change.is_deletion()) {
+        if old.meta.resource_version == job.meta.resource_version {
+            return;
+        }
+        if old.meta.controller_ref() != job.meta.controller_ref() {
+            enqueue_owner(&old.meta.key.namespace, old.meta.controller_ref(), view, queue);
+        }
+    }
+    enqueue_owner(&job.meta.key.namespace, job.meta.controller_ref(), view, queue);
+}
+
+fn enqueue_owner(
+    namespace: &InternedStr,
+    owner: Option<&OwnerReference>,
+    view: &View<'_>,
+    queue: &mut Enqueue,
+) {
+    if let Some(cron_job) = owner.and_then(|owner| resolve::<CronJob>(view, namespace, owner)) {
+        queue.add(&cron_job.meta.key);
+    }
+}
