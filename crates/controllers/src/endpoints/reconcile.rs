@@ -1,0 +1,79 @@
+//! Reconciles Services: one write, or the deletion of Endpoints whose Service is deleted.
+
+use std::sync::Arc;
+
+use keleustes_objects::{Endpoints, ErrorReason, FullMeta as _, Key, Pod, Service};
+use keleustes_plan::{Context, Item, Memory, Plan, ReconcileError, Reconciler, Requeue, View, Write};
+
+use super::desired::Desired;
+use super::{EndpointsMemory, leftovers_key};
+use crate::service_endpoints::{LEADER, pod_selector, selected_pods};
+
+/// Reconciles Services, and the Endpoints that a previous process left behind.
+pub(super) struct EndpointsReconciler {
+    memory: Memory<EndpointsMemory>,
+}
+
+/// What the caches show for a key.
+enum Gathered {
+    /// The Service is deleted; its Endpoints may still be cached.
+    Deleted(Option<Arc<Endpoints>>),
+    Decided(Plan),
+}
+
+impl Reconciler for EndpointsReconciler {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        self.sync(cx, &item.key).await?;
+        Ok(Requeue::Forget)
+    }
+}
+
+impl EndpointsReconciler {
+    pub(super) fn new(memory: Memory<EndpointsMemory>) -> Self {
+        Self { memory }
+    }
+
+    async fn sync(&self, cx: &mut Context<'_>, key: &Key) -> Result<(), ReconcileError> {
+        if *key == leftovers_key() {
+            cx.gather(leftovers).into_iter().for_each(|key| cx.enqueue(key));
+            return Ok(());
+        }
+        let plan = match cx.gather(|view| self.decide(view, key)) {
+            Gathered::Decided(plan) => plan,
+            Gathered::Deleted(Some(endpoints)) => delete(&endpoints),
+            // A create may have taken effect without a response, or another client may have created the object.
+            Gathered::Deleted(None) => {
+                cx.fetch::<Endpoints>(key).await?.map_or_else(Plan::none, |live| delete(&live))
+            }
+        };
+        cx.apply(plan).await.all_done()
+    }
+
+    fn decide(&self, view: &View<'_>, key: &Key) -> Gathered {
+        let current = view.get::<Endpoints>(key);
+        let Some(service) = view.get::<Service>(key) else {
+            self.memory.with(|memory| memory.forget(key));
+            return Gathered::Deleted(current.cloned());
+        };
+        let Some(selector) = pod_selector(service) else { return Gathered::Decided(Plan::none()) };
+        let pods: Vec<_> = selected_pods(view, &key.namespace, selector).cloned().collect();
+        let selected = pods.iter().map(|pod| -> &Pod { pod });
+        let trigger_time = self.memory.with(|memory| memory.of(key).begin_sync(service, selected));
+        let desired = Desired::of(service, &pods);
+        if current.is_some_and(|current| desired.is_satisfied_by(current, service)) {
+            return Gathered::Decided(Plan::none());
+        }
+        Gathered::Decided(Plan::of(desired.write(service, current.map(|current| &**current), trigger_time)))
+    }
+}
+
+/// All Endpoints, except locks of leader elections: those whose Service was deleted while no manager ran are deleted.
+fn leftovers(view: &View<'_>) -> Vec<Key> {
+    let all = view.all::<Endpoints>().filter(|endpoints| endpoints.annotations().value(LEADER).is_none());
+    all.map(|endpoints| endpoints.meta.key.clone()).collect()
+}
+
+fn delete(endpoints: &Endpoints) -> Plan {
+    let write = Write::delete(endpoints).because("the Service is deleted");
+    Plan::of(write.ignoring_errors(&[ErrorReason::NotFound]))
+}
