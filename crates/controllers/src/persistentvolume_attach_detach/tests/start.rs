@@ -1,0 +1,188 @@
+//! The state that is built at the start.
+
+use keleustes_objects::{CsiDriver, Pod, VolumeAttachment};
+
+use super::*;
+
+fn restarted(prepare: impl FnOnce(&mut World)) -> World {
+    let mut world = World::empty(AttachDetachOptions::default());
+    world.populate_with_volume("1", json!(["ReadWriteOnce"]));
+    prepare(&mut world);
+    world.start();
+    // The event handlers deliver the nodes once more.
+    let nodes: Vec<Value> = ["n1", "n2"]
+        .iter()
+        .filter_map(|name| world.cluster.live_object::<Node>(&Key::cluster(*name)).cloned())
+        .collect();
+    for node in nodes {
+        let node: Node = serde_json::from_value(node).unwrap();
+        let _ = world.cluster.enqueued_by(&world.nodes, Change::added(std::sync::Arc::new(node)));
+    }
+    world
+}
+
+/// Proves AD-30, AD-33, AD-34, AD-35, AD-41, AD-145.
+#[test]
+fn reported_volumes_are_attached_and_those_that_no_pod_needs_are_detached() {
+    let mut world = restarted(|world| {
+        world.add_volume("2", json!(["ReadWriteOnce"]));
+        world.put::<Node>(with_attached(node("n1"), &["1", "2"], &["1"]));
+        world.put_attachment("1", "n1", json!({"attached": true}));
+        world.put_attachment("2", "n1", json!({"attached": true}));
+        world.put::<Pod>(pod("p1", "n1", "1"));
+    });
+    let remaining = format!("report [{}]", unique("1"));
+    assert_eq!(world.run("n1"), [&remaining, "get nodes n1", "delete h2 on n1"]);
+    // The pod has shown what the volume is: another node must wait for it.
+    world.put::<Pod>(pod("p2", "n2", "1"));
+    assert!(world.run("n2")[0].contains("Volume is already used by pod(s) p1"));
+    // A list that has not changed is not sent again.
+    let mut world = restarted(|world| {
+        world.put::<Node>(with_attached(node("n1"), &["1"], &["1"]));
+        world.put_attachment("1", "n1", json!({"attached": true}));
+        world.put::<Pod>(pod("p1", "n1", "1"));
+    });
+    assert_eq!(world.run("n1"), none());
+}
+
+/// Proves AD-30, AD-79.
+#[test]
+fn reported_volume_is_detached_by_its_name_alone() {
+    let mut world = World::empty(AttachDetachOptions::default());
+    world.put::<Node>(with_attached(node("n1"), &["1"], &[]));
+    world.put_attachment("1", "n1", json!({"attached": true}));
+    world.put::<CsiDriver>(driver(json!(false)));
+    world.start();
+    assert_eq!(world.run("n1"), ["report []", "get nodes n1", "delete h1 on n1"]);
+}
+
+/// Proves AD-31, AD-35, AD-40.
+#[test]
+fn attachment_that_no_node_reports_counts_as_in_use_until_the_node_changes() {
+    let mut world = restarted(|world| {
+        world.put_attachment("1", "n1", json!({"attached": true}));
+    });
+    assert_eq!(world.run("n1"), none());
+    world.advance(400_000);
+    assert_eq!(world.run("n1"), none(), "the node is Ready");
+    let mut changed = node("n1");
+    changed["metadata"]["resourceVersion"] = json!("9");
+    assert_eq!(world.put::<Node>(changed), ["n1"]);
+    assert_eq!(world.run("n1"), ["get nodes n1", "delete h1 on n1"], "it was never reported");
+    // On a missing node, after six minutes.
+    let mut world = restarted(|world| {
+        world.put_attachment("1", "n3", json!({"attached": true}));
+    });
+    assert_eq!(world.run("n3"), none());
+    world.advance(360_001);
+    assert_eq!(world.run("n3"), ["delete h1 on n3"]);
+}
+
+/// Proves AD-31, AD-62, AD-142.
+#[test]
+fn attachment_of_a_pod_is_resumed() {
+    let mut world = restarted(|world| {
+        world.put_attachment("1", "n1", json!({"attached": true}));
+        world.put::<Pod>(pod("p1", "n1", "1"));
+    });
+    assert_eq!(world.run("n1"), none(), "the attach is run again, nothing is created");
+    let done = world.run("n1");
+    assert!(done[0].contains("SuccessfulAttachVolume") && done[1] == format!("report [{}]", unique("1")));
+}
+
+/// Proves AD-31, AD-32, AD-144.
+#[test]
+fn unknown_attachments_are_left_alone() {
+    let leave_alone = |attachment: Value, attach_required: Value| {
+        let mut world = restarted(|world| {
+            world.put::<CsiDriver>(driver(attach_required));
+            world.put::<VolumeAttachment>(attachment);
+        });
+        let mut changed = node("n1");
+        changed["metadata"]["resourceVersion"] = json!("9");
+        world.put::<Node>(changed);
+        world.run("n1")
+    };
+    let known = attachment("1", "n1", json!({"attached": true}));
+    assert_eq!(leave_alone(known.clone(), Value::Null), ["get nodes n1", "delete h1 on n1"], "the rule");
+    let mut inline = known.clone();
+    inline["spec"]["source"] = json!({"inlineVolumeSpec": {"csi": {"driver": DRIVER, "volumeHandle": "h1"}}});
+    assert_eq!(leave_alone(inline, Value::Null), none());
+    let mut missing = known.clone();
+    missing["spec"]["source"]["persistentVolumeName"] = json!("none");
+    assert_eq!(leave_alone(missing, Value::Null), none());
+    assert_eq!(leave_alone(known.clone(), json!(false)), none(), "the driver attaches nothing");
+    // Neither the attacher nor the status nor the name matters: what is deleted is the computed name, if it exists.
+    let mut renamed = known;
+    renamed["metadata"]["name"] = json!("another");
+    renamed["spec"]["attacher"] = json!("another");
+    renamed["status"] = json!({});
+    assert_eq!(leave_alone(renamed, Value::Null), ["get nodes n1", "get h1 on n1"]);
+}
+
+/// Proves AD-31.
+#[test]
+fn attachment_of_a_migrated_volume_is_found_whatever_its_driver_says() {
+    let mut world = restarted(|world| {
+        let mut migrated = volume("1", json!(["ReadWriteOnce"]));
+        migrated["spec"]["csi"] = Value::Null;
+        migrated["spec"]["cinder"] = json!({"volumeID": "h1"});
+        world.put::<PersistentVolume>(migrated);
+        let name = "cinder.csi.openstack.org";
+        world.put::<CsiDriver>(json!({"metadata": {"name": name}, "spec": {"attachRequired": false}}));
+        let mut attachment = attachment("1", "n3", json!({"attached": true}));
+        attachment["metadata"]["name"] = json!(attachment_name("h1", name, "n3"));
+        world.put::<VolumeAttachment>(attachment);
+    });
+    world.run("n3");
+    world.advance(360_001);
+    let name = attachment_name("h1", "cinder.csi.openstack.org", "n3");
+    assert_eq!(world.run("n3"), [format!("delete {name}")]);
+}
+
+/// Proves AD-33.
+#[test]
+fn terminated_pod_shows_what_a_reported_volume_is() {
+    let mut world = restarted(|world| {
+        world.put::<Node>(with_attached(node("n1"), &["1"], &["1"]));
+        let mut done = pod("p1", "n1", "1");
+        done["status"]["phase"] = json!("Failed");
+        world.put::<Pod>(done);
+    });
+    // Because its access modes are known, the second node has to wait.
+    world.put::<Pod>(pod("p2", "n2", "1"));
+    let done = world.run("n2");
+    assert!(done[0].contains("Waiting for detach"), "{done:?}");
+    // An unknown volume would be attached to both, if nothing else says that it is attached.
+    let mut world = restarted(|world| {
+        world.put::<Node>(with_attached(node("n1"), &["1"], &["1"]));
+    });
+    world.put::<Pod>(pod("p2", "n2", "1"));
+    assert!(world.run("n2")[0].contains("Waiting for detach"), "it is attached for certain");
+}
+
+/// Proves AD-158.
+#[test]
+fn volume_of_a_lost_claim_is_not_wanted_after_a_restart() {
+    let lost = || {
+        let mut claim = claim("1");
+        claim["status"]["phase"] = json!("Lost");
+        claim
+    };
+    let mut world = restarted(|world| {
+        world.put::<PersistentVolumeClaim>(lost());
+        world.put::<Node>(with_attached(node("n1"), &["1"], &["1"]));
+        world.put_attachment("1", "n1", json!({"attached": true}));
+        world.put::<Pod>(pod("p1", "n1", "1"));
+    });
+    assert_eq!(world.run("n1"), none(), "only the kubelet keeps it");
+    world.put::<Node>(with_attached(node("n1"), &["1"], &[]));
+    assert_eq!(world.run("n1"), ["report []", "get nodes n1", "delete h1 on n1"]);
+    // Without a restart the volume stays wanted.
+    let mut world = World::attached("1", "p1", "n1");
+    world.put::<PersistentVolumeClaim>(lost());
+    world.put::<Pod>(pod("p1", "n1", "1"));
+    world.populate();
+    world.put::<Node>(with_attached(node("n1"), &["1"], &[]));
+    assert_eq!(world.run("n1"), none());
+}
