@@ -1,0 +1,141 @@
+//! Which pods and rules a change enqueues.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use keleustes_objects::{DeviceTaintRule, InternedStr, NO_EXECUTE, Pod, ResourceClaim, ResourceSlice, Taint};
+use keleustes_plan::{Change, Enqueue, Memory, View};
+
+use super::indexes::{CLAIMS_BY_DEVICE, SLICES_BY_POOL, device_value, pool_value};
+use super::memory::{EvictionMemory, STATUS_PERIOD};
+use super::pods::pods_of;
+use super::taints::selects;
+use super::{DeviceTaintEvictionOptions, pod_item, rule_item};
+
+/// Enqueues items on changes.
+#[derive(Clone)]
+pub(super) struct Enqueuer {
+    pub(super) options: DeviceTaintEvictionOptions,
+    pub(super) memory: Memory<EvictionMemory>,
+}
+
+impl Enqueuer {
+    /// Enqueues a bound pod that appears, is bound, or gets other claims.
+    pub(super) fn pod_changed(&self, change: &Change<Pod>, queue: &mut Enqueue) {
+        let pod = change.latest();
+        let replaced = change.old().filter(|old| change.is_deletion() || old.meta.uid != pod.meta.uid);
+        if let Some(gone) = replaced {
+            let rules = self.memory.with(|memory| memory.forget(&gone.meta.key, &gone.meta.uid));
+            for rule in rules.into_iter().flatten() {
+                queue.add_after(rule_item(&rule.key, &rule.uid), STATUS_PERIOD);
+            }
+        }
+        let fields = |pod: &Arc<Pod>| {
+            (pod.meta.uid.clone(), pod.node_name.clone(), pod.resource_claim_statuses().to_vec())
+        };
+        let is_relevant = !change.is_deletion() && change.old().map(fields) != change.new().map(fields);
+        if is_relevant && !pod.node_name.is_empty() && !pod.spec.resource_claims.is_empty() {
+            queue.add(pod_item(&pod.meta.key, &pod.meta.uid));
+        }
+    }
+
+    /// Enqueues the pods that a claim is or was reserved for, if it is or was allocated.
+    pub(super) fn claim_changed(&self, change: &Change<ResourceClaim>, view: &View<'_>, queue: &mut Enqueue) {
+        for claim in change.old_and_new() {
+            self.enqueue_pods_of(claim, view, queue);
+        }
+    }
+
+    fn enqueue_pods_of(&self, claim: &ResourceClaim, view: &View<'_>, queue: &mut Enqueue) {
+        for pod in pods_of(view, claim, &self.options) {
+            if !pod.node_name.is_empty() {
+                queue.add(pod_item(&pod.meta.key, &pod.meta.uid));
+            }
+        }
+    }
+
+    /// Enqueues the pods that use a device whose `NoExecute` taints change.
+    pub(super) fn slice_changed(&self, change: &Change<ResourceSlice>, view: &View<'_>, queue: &mut Enqueue) {
+        let place =
+            |slice: &Arc<ResourceSlice>| (slice.driver.clone(), slice.pool.clone(), slice.pool_generation);
+        let mut devices = BTreeSet::new();
+        if change.old().map(place) == change.new().map(place) {
+            let (old, new) = (tainted(change.old()), tainted(change.new()));
+            devices.extend(old.symmetric_difference(&new).map(|(device, _)| device.clone()));
+        } else {
+            // Another generation of a pool may be the current one now, which concerns all its tainted devices.
+            for slice in change.old_and_new() {
+                devices.extend(tainted(Some(slice)).into_iter().map(|(device, _)| device));
+                let pool = pool_value(&slice.driver, &slice.pool);
+                for other in view.store::<ResourceSlice>().by_index(&SLICES_BY_POOL, &pool) {
+                    devices.extend(tainted(Some(other)).into_iter().map(|(device, _)| device));
+                }
+            }
+        }
+        for device in &devices {
+            for claim in view.store::<ResourceClaim>().by_index(&CLAIMS_BY_DEVICE, device) {
+                self.enqueue_pods_of(claim, view, queue);
+            }
+        }
+    }
+
+    /// Enqueues a rule whose spec changes, before the pods that use a device which it selects or selected.
+    pub(super) fn rule_changed(
+        &self,
+        change: &Change<DeviceTaintRule>,
+        view: &View<'_>,
+        queue: &mut Enqueue,
+    ) {
+        let spec = |rule: &Arc<DeviceTaintRule>| {
+            (rule.meta.uid.clone(), rule.device_selector.clone(), rule.taint.clone())
+        };
+        if change.old().map(spec) == change.new().map(spec) {
+            return;
+        }
+        let gone = change.old().filter(|old| change.new().is_none_or(|new| new.meta.uid != old.meta.uid));
+        if let Some(gone) = gone {
+            self.memory.with(|memory| memory.forget_rule(&gone.meta.uid));
+        }
+        if let Some(rule) = change.new() {
+            self.memory.with(|memory| memory.hurry_status(&rule.meta.uid));
+            queue.add(rule_item(&rule.meta.key, &rule.meta.uid));
+        }
+        for rule in change.old_and_new().filter(|rule| rule.taint.effect == NO_EXECUTE) {
+            for claim in claims_of(view, rule) {
+                self.enqueue_pods_of(claim, view, queue);
+            }
+        }
+    }
+}
+
+/// The allocated claims with a device that a rule selects. Only a rule that names no single device needs a pass over all.
+pub(super) fn claims_of<'a>(view: &View<'a>, rule: &DeviceTaintRule) -> Vec<&'a Arc<ResourceClaim>> {
+    let Some(selector) = &rule.device_selector else { return Vec::new() };
+    if let (Some(driver), Some(pool), Some(device)) = (&selector.driver, &selector.pool, &selector.device) {
+        let value = device_value(driver, pool, device);
+        return view.store::<ResourceClaim>().by_index(&CLAIMS_BY_DEVICE, &value).collect();
+    }
+    let has_selected = |claim: &&'a Arc<ResourceClaim>| {
+        claim.allocated_devices.iter().flatten().any(|device| selects(rule, device))
+    };
+    view.all::<ResourceClaim>().filter(has_selected).collect()
+}
+
+/// The `NoExecute` taints of a slice's devices, by the index value of the device.
+fn tainted(slice: Option<&Arc<ResourceSlice>>) -> BTreeSet<(InternedStr, TaintFields)> {
+    let mut tainted = BTreeSet::new();
+    if let Some(slice) = slice {
+        for device in &slice.devices {
+            for taint in device.taints.iter().filter(|taint| taint.effect == NO_EXECUTE) {
+                tainted.insert((device_value(&slice.driver, &slice.pool, &device.name), fields(taint)));
+            }
+        }
+    }
+    tainted
+}
+
+type TaintFields = (InternedStr, InternedStr, Option<i64>);
+
+fn fields(taint: &Taint) -> TaintFields {
+    (taint.key.clone(), taint.value.clone(), taint.time_added.map(keleustes_objects::Time::unix_seconds))
+}

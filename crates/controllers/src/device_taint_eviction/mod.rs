@@ -1,0 +1,136 @@
+//! Deletes pods that use a device with a `NoExecute` taint that their claim does not tolerate, and reports on each DeviceTaintRule.
+//!
+//! Taints come from ResourceSlices and from DeviceTaintRules. The queue has two kinds of items. A pod's item decides from the
+//! caches whether and when the pod is to be evicted, waits until then and deletes it. A rule's item writes the condition
+//! `EvictionInProgress`: how many pods are still to be evicted, or would be.
+//!
+//! A change reaches the pods that it concerns through indexes: from a device to the claims that hold it, from a claim to the
+//! pods that it is reserved for. No pass over all devices, claims or pods is made, except for a rule that selects more than
+//! one device.
+//!
+//! Parity: pkg/controller/devicetainteviction.
+
+mod enqueue;
+mod evict;
+mod indexes;
+mod memory;
+mod pods;
+mod rule;
+mod taints;
+
+use keleustes_objects::{DeviceClass, DeviceTaintRule, Key, Pod, ResourceClaim, ResourceSlice, Uid};
+use keleustes_plan::{
+    Buckets, Context, Controller, Grant, Item, Loop, Memory, Metric, ReconcileError, Reconciler, Requeue,
+};
+
+use enqueue::Enqueuer;
+use memory::EvictionMemory;
+
+/// Options of the device taint eviction controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceTaintEvictionOptions {
+    /// The number of workers.
+    pub workers: usize,
+    /// The feature gate `DRADeviceTaintRules`.
+    pub enable_rules: bool,
+    /// The feature gate `DRAWorkloadResourceClaims`: a claim may be reserved for a PodGroup.
+    pub enable_workload_claims: bool,
+}
+
+impl Default for DeviceTaintEvictionOptions {
+    fn default() -> Self {
+        Self { workers: 8, enable_rules: true, enable_workload_claims: false }
+    }
+}
+
+const NAME: &str = "device-taint-eviction-controller";
+
+static DELETED: Metric = Metric::counter(
+    "device_taint_eviction_controller_pod_deletions_total",
+    "Total number of Pods deleted by DeviceTaintEvictionController since its start.",
+    &[],
+);
+static DELETION_DURATION: Metric = Metric::histogram(
+    "device_taint_eviction_controller_pod_deletion_duration_seconds",
+    "Latency, in seconds, between the time when a device taint effect has been activated and a Pod's deletion via DeviceTaintEvictionController.",
+    &[],
+    Buckets::Explicit(&[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0]),
+);
+
+/// Builds the controller.
+#[must_use]
+pub fn controller(options: &DeviceTaintEvictionOptions) -> Controller {
+    Controller::new(NAME)
+        .service_account(NAME)
+        .event_component(NAME)
+        .may_write(&[
+            Grant { group: "", resource: "pods", verbs: &["delete", "get", "list", "watch"] },
+            Grant { group: "", resource: "pods/status", verbs: &["patch", "update"] },
+            Grant {
+                group: "resource.k8s.io",
+                resource: "devicetaintrules/status",
+                verbs: &["patch", "update"],
+            },
+        ])
+        .metrics([&DELETED, &DELETION_DURATION])
+        .with_loop(the_loop(*options))
+}
+
+fn the_loop(options: DeviceTaintEvictionOptions) -> Loop {
+    let memory = Memory::<EvictionMemory>::default();
+    let enqueuer = Enqueuer { options, memory: memory.clone() };
+    let (of_pods, of_claims, of_slices, of_rules) =
+        (enqueuer.clone(), enqueuer.clone(), enqueuer.clone(), enqueuer);
+    let mut the_loop = Loop::reconciling(NAME, EvictionReconciler { options, memory })
+        .workers(options.workers)
+        .enqueue_on::<Pod>(move |change, _, queue| of_pods.pod_changed(change, queue))
+        .enqueue_on::<ResourceClaim>(move |change, view, queue| of_claims.claim_changed(change, view, queue))
+        .enqueue_on::<ResourceSlice>(move |change, view, queue| of_slices.slice_changed(change, view, queue))
+        // Only waited for, as in the original.
+        .reads::<DeviceClass>()
+        .reads_index(indexes::CLAIMS_BY_DEVICE)
+        .reads_index(indexes::SLICES_BY_POOL)
+        .reads_index(indexes::SLICES_BY_TAINTED_DEVICE);
+    if options.enable_rules {
+        the_loop = the_loop.enqueue_on::<DeviceTaintRule>(move |change, view, queue| {
+            of_rules.rule_changed(change, view, queue);
+        });
+    }
+    if options.enable_workload_claims {
+        the_loop = the_loop.reads_index(crate::resourceclaim::indexes::PODS_BY_POD_GROUP);
+    }
+    the_loop
+}
+
+/// The attributes of an item: what its key names, and the UID of that object.
+const KIND: &str = "kind";
+const UID: &str = "uid";
+const POD: &str = "pod";
+const RULE: &str = "rule";
+
+fn pod_item(key: &Key, uid: &Uid) -> Item {
+    Item::from(key).with_attribute(KIND, POD).with_attribute(UID, &*uid.to_string())
+}
+
+fn rule_item(key: &Key, uid: &Uid) -> Item {
+    Item::from(key).with_attribute(KIND, RULE).with_attribute(UID, &*uid.to_string())
+}
+
+struct EvictionReconciler {
+    options: DeviceTaintEvictionOptions,
+    memory: Memory<EvictionMemory>,
+}
+
+impl Reconciler for EvictionReconciler {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        let uid = Uid::from(item.attribute(UID));
+        if item.attribute(KIND) == RULE {
+            rule::reconcile(&self.options, &self.memory, cx, item, &uid).await
+        } else {
+            evict::reconcile(&self.options, &self.memory, cx, item, &uid).await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

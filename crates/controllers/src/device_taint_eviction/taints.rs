@@ -1,0 +1,118 @@
+//! When the devices of a claim require that its pods be evicted, and why.
+
+use std::sync::Arc;
+
+use keleustes_objects::{
+    AllocatedDevice, DeviceTaintRule, InternedStr, Key, NO_EXECUTE, ResourceClaim, ResourceSlice, Taint,
+    Time, Toleration, Uid,
+};
+use keleustes_plan::View;
+
+use super::indexes::{SLICES_BY_POOL, SLICES_BY_TAINTED_DEVICE, device_value, pool_value};
+
+/// A rule that requires an eviction.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RuleRef {
+    /// Its key.
+    pub(super) key: Key,
+    /// Its UID.
+    pub(super) uid: Uid,
+}
+
+/// An eviction that taints require: when, and because of which rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Eviction {
+    /// The earliest time that a taint sets.
+    pub(super) due: Time,
+    /// All rules that contribute, also those that are due later; sorted by name.
+    pub(super) rules: std::collections::BTreeSet<RuleRef>,
+}
+
+impl Eviction {
+    /// Joins two evictions of the same pod: the earlier time and all rules.
+    pub(super) fn join(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(mut one), Some(other)) => {
+                one.due = one.due.min(other.due);
+                one.rules.extend(other.rules);
+                Some(one)
+            }
+            (one, other) => one.or(other),
+        }
+    }
+}
+
+/// The rules that apply, each with the effect `NoExecute`.
+pub(super) type Rules<'a> = Vec<&'a Arc<DeviceTaintRule>>;
+
+/// All rules with the effect `NoExecute`; none if rules are disabled.
+pub(super) fn no_execute_rules<'a>(view: &View<'a>) -> Rules<'a> {
+    let rules = view.store_if_synced::<DeviceTaintRule>().into_iter().flat_map(|rules| rules.all());
+    rules.filter(|rule| rule.taint.effect == NO_EXECUTE).collect()
+}
+
+/// The eviction that the taints of a claim's devices require; `None` if all are tolerated. `rules` taint devices whatever
+/// their effect is, which a dry run uses.
+pub(super) fn eviction_for(view: &View<'_>, claim: &ResourceClaim, rules: &Rules<'_>) -> Option<Eviction> {
+    claim.allocated_devices.iter().flatten().fold(None, |eviction, device| {
+        let by_rules = rules.iter().filter(|rule| selects(rule, device)).map(|rule| {
+            let due = due(&rule.taint, &device.tolerations)?;
+            let rule = RuleRef { key: rule.meta.key.clone(), uid: rule.meta.uid.clone() };
+            Some(Eviction { due, rules: [rule].into() })
+        });
+        let by_slices = slice_taints(view, device)
+            .into_iter()
+            .map(|taint| Some(Eviction { due: due(taint, &device.tolerations)?, rules: [].into() }));
+        by_rules.chain(by_slices).fold(eviction, Eviction::join)
+    })
+}
+
+/// Whether a rule selects an allocated device, be it published or not.
+pub(super) fn selects(rule: &DeviceTaintRule, device: &AllocatedDevice) -> bool {
+    let selector = rule.device_selector.as_ref();
+    selector.is_some_and(|selector| selector.selects(&device.driver, &device.pool, &device.device))
+}
+
+/// The `NoExecute` taints that current slices publish for a device.
+fn slice_taints<'a>(view: &View<'a>, device: &AllocatedDevice) -> Vec<&'a Taint> {
+    let value = device_value(&device.driver, &device.pool, &device.device);
+    let mut slices = view.store::<ResourceSlice>().by_index(&SLICES_BY_TAINTED_DEVICE, &value).peekable();
+    if slices.peek().is_none() {
+        return Vec::new();
+    }
+    let current = current_generation(view, &device.driver, &device.pool);
+    slices
+        .filter(|slice| Some(slice.pool_generation) == current)
+        .flat_map(|slice| slice.devices.iter().filter(|published| published.name == device.device))
+        .flat_map(|published| published.taints.iter().filter(|taint| taint.effect == NO_EXECUTE))
+        .collect()
+}
+
+/// The highest generation of a pool; slices of other generations do not count. Whether all slices of the generation are
+/// there does not matter.
+pub(super) fn current_generation(view: &View<'_>, driver: &InternedStr, pool: &InternedStr) -> Option<i64> {
+    let slices = view.store::<ResourceSlice>().by_index(&SLICES_BY_POOL, &pool_value(driver, pool));
+    slices.map(|slice| slice.pool_generation).max()
+}
+
+/// When a taint evicts; `None` if it is tolerated without limit, or has no start.
+fn due(taint: &Taint, tolerations: &[Toleration]) -> Option<Time> {
+    let added = taint.time_added?;
+    let mut seconds: Option<i64> = None;
+    for toleration in tolerations.iter().filter(|toleration| tolerates(toleration, taint)) {
+        let tolerated = toleration.toleration_seconds?.max(0);
+        seconds = Some(seconds.map_or(tolerated, |smallest| smallest.min(tolerated)));
+    }
+    Some(Time::from_unix_seconds(added.unix_seconds().saturating_add(seconds.unwrap_or(0))))
+}
+
+/// Whether a toleration is about a `NoExecute` taint. Unlike for scheduling, one without an effect is not.
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let matches_value = match &*toleration.operator {
+        "Exists" => true,
+        "" | "Equal" => toleration.value == taint.value,
+        _ => false,
+    };
+    let matches_key = toleration.key.is_empty() || toleration.key == taint.key;
+    toleration.effect == NO_EXECUTE && matches_key && matches_value
+}
