@@ -20,6 +20,7 @@ pub fn controller() -> Controller {
         .with_loop(
             Loop::deciding("ClusterRoleAggregator", decide)
                 .workers(5)
+                .keyed_by::<ClusterRole>()
                 .enqueue_on::<ClusterRole>(role_changed),
         )
 }
@@ -67,6 +68,7 @@ fn union_of_rules(role: &ClusterRole, view: &View<'_>) -> Result<Vec<PolicyRule>
 
 #[cfg(test)]
 mod tests {
+    use keleustes_plan::rehearsal::is_retried_because;
     use std::sync::Arc;
 
     use keleustes_objects::{ApiError, ErrorReason, Key};
@@ -250,7 +252,7 @@ mod tests {
             let failure = ApiError::transport(reason, "refused");
             let mut cluster = cluster.failing::<ClusterRole>("patch", &Key::cluster("aggregated"), failure);
             assert!(
-                cluster.reconcile(&a_loop, Key::cluster("aggregated")).ends_with("retry: refused\n"),
+                is_retried_because(&cluster.reconcile(&a_loop, Key::cluster("aggregated")), "refused"),
                 "{reason:?}"
             );
         }

@@ -61,6 +61,7 @@ impl Replicated for ReplicationController {
 mod tests {
     use keleustes_objects::{ApiError, ErrorReason, Key, Pod};
     use keleustes_plan::rehearsal::RehearsalCluster;
+    use keleustes_plan::rehearsal::is_retried_because;
     use keleustes_plan::{Loop, RateLimiter};
     use serde_json::{Value, json};
 
@@ -118,7 +119,7 @@ mod tests {
         r#""kind":"ReplicationController","name":"web","uid":"u-web"}]"#
     );
 
-    /// Proves RC-2, RC-3, RC-22.
+    /// Proves RC-2, RC-3, RC-22, RUN-92.
     #[test]
     fn names_grants_workers_and_rate_limits_equal_the_original_s() {
         let controller = controller(&ReplicaSetOptions::default());
@@ -142,14 +143,21 @@ mod tests {
         let a_loop = the_loop();
         assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("replicationmanager", 5, None));
         assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
+        let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
+        assert_eq!(reads, ["replicationcontrollers", "pods"]);
     }
 
-    /// Proves RC-4.
+    /// Proves RC-4, RUN-92.
     #[test]
     fn at_most_500_pods_are_created_per_reconcile_with_slow_start_and_without_a_retry_limit() {
         assert_eq!((the_loop().rate_limiter, the_loop().max_retries), (RateLimiter::DEFAULT, None));
-        let created = |cluster| reconcile(cluster).matches("create pods a/ ").count();
-        assert_eq!(created(cluster(501)), 500);
+        let created =
+            |cluster| reconcile(cluster).lines().filter(|line| line.starts_with("create pods a/ ")).count();
+        assert_eq!((created(cluster(500)), created(cluster(501))), (500, 500));
+        let many = (0..501).map(|n| pod(&format!("p{n}")));
+        let many = many.fold(cluster(0), RehearsalCluster::with::<Pod>);
+        let deleted = reconcile(many).lines().filter(|line| line.starts_with("delete pods a/p")).count();
+        assert_eq!(deleted, 500);
         // The first batch is one pod; it fails, so no other is sent.
         let failure = ApiError::transport(ErrorReason::Forbidden, "refused");
         assert_eq!(
@@ -165,7 +173,11 @@ mod tests {
         others.retain(|other| other.name != "replicationcontroller-controller");
         let loops: Vec<&Loop> = others.iter().flat_map(|other| &other.loops).collect();
         let rcs = keleustes_plan::KindEntry::of::<ReplicationController>();
-        assert!(loops.iter().all(|other| !other.reads.contains(&rcs)), "no other controller reads them");
+        // Budgets and quotas count them.
+        let unrelated =
+            |other: &&&Loop| !other.queue.starts_with("disruption") && !other.queue.starts_with("resource");
+        let reads = loops.iter().filter(unrelated).any(|other| other.reads.contains(&rcs));
+        assert!(!reads, "no other controller of pods reads them");
         let of_sets: Vec<_> = loops.into_iter().filter(|other| other.queue == "replicaset").collect();
         let [a_loop] = of_sets[..] else { panic!("one loop reconciles ReplicaSets") };
         let mut set = rc(2);
@@ -173,6 +185,16 @@ mod tests {
         let mut cluster = RehearsalCluster::of(a_loop).with::<keleustes_objects::ReplicaSet>(set);
         let transcript = cluster.reconcile(a_loop, Key::namespaced("a", "web"));
         assert_eq!(transcript.matches("create pods a/ ").count(), 2, "{transcript}");
+        // With this controller the same happens, and a pod of a ReplicationController is left to it.
+        let all = crate::registry::all_controllers(&crate::registry::ControllersOptions::default());
+        let mut loops = all.iter().flat_map(|other| &other.loops);
+        let with_all = loops.find(|other| other.queue == "replicaset").unwrap();
+        let mut set = rc(2);
+        set["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
+        let cluster = || RehearsalCluster::of(with_all).with::<keleustes_objects::ReplicaSet>(set.clone());
+        assert_eq!(cluster().reconcile(with_all, Key::namespaced("a", "web")), transcript);
+        let mut beside = cluster().with::<Pod>(pod("x"));
+        assert_eq!(beside.reconcile(a_loop, Key::namespaced("a", "web")), transcript);
     }
 
     /// Proves RC-1, RC-6, RC-13.
@@ -214,7 +236,7 @@ mod tests {
                     "create pods a/ because there are fewer pods than wanted: {{\"metadata\":{{\"generateName\":\"web-\",\
                      \"labels\":{{\"app\":\"web\"}},{OWNER}}},\"spec\":{{}}}}"
                 ),
-                "event Normal SuccessfulCreate: Created pod: web-new".to_owned(),
+                "event Normal SuccessfulCreate on ReplicationController a/web uid=u-web: Created pod: web-new".to_owned(),
             ]
         );
         assert!(written[3].starts_with("put replicationcontrollers/status a/web"));
@@ -228,10 +250,8 @@ mod tests {
         terminating_owner["metadata"]["deletionTimestamp"] = json!("2027-01-03T00:00:00Z");
         let cluster = RehearsalCluster::of(&the_loop()).with_cached::<ReplicationController>(rc(1));
         let cluster = cluster.with_live::<ReplicationController>(terminating_owner).with::<Pod>(orphan("x"));
-        assert!(
-            reconcile(cluster)
-                .ends_with("FAILED: the owner is being deleted\nretry: the owner is being deleted\n")
-        );
+        let transcript = reconcile(cluster);
+        assert!(is_retried_because(&transcript, "the owner is being deleted"), "{transcript}");
     }
 
     /// Proves RC-9, RC-10.
@@ -298,6 +318,6 @@ mod tests {
         assert!(transcript.contains(
             r#""message":"refused","reason":"FailedCreate","status":"True","type":"ReplicaFailure""#
         ));
-        assert!(transcript.ends_with("retry: refused\n"));
+        assert!(is_retried_because(&transcript, "refused"));
     }
 }

@@ -8,8 +8,8 @@ use keleustes_objects::{
     ApiError, ErrorReason, FullMeta as _, InternedStr, Key, Namespace, ROOT_CA_CONFIG_MAP, RootCaConfigMap,
 };
 use keleustes_plan::{
-    Applied, BoxFuture, Buckets, Change, Context, Controller, Enqueue, Grant, Item, Loop, Metric, Outcome,
-    Plan, ReconcileError, Reconciler, Requeue, View, Write,
+    Applied, Buckets, Change, Context, Controller, Enqueue, Grant, Item, Loop, Metric, Outcome, Plan,
+    ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::json;
 
@@ -49,6 +49,7 @@ pub fn controller(options: &RootCaCertificatePublisherOptions) -> Controller {
         .metrics([&SYNCS, &DURATIONS])
         .with_loop(
             Loop::reconciling("root_ca_cert_publisher", Publisher { ca: InternedStr::from(&*options.ca) })
+                .keyed_by::<Namespace>()
                 .enqueue_on::<Namespace>(namespace_changed)
                 .enqueue_on::<RootCaConfigMap>(map_changed),
         )
@@ -73,20 +74,14 @@ struct Publisher {
 }
 
 impl Reconciler for Publisher {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(async move {
-            let (started, plan) = cx.gather(|view| (view.now().monotonic, decide(view, item, &self.ca)));
-            let applied = cx.apply(plan).await;
-            let elapsed = cx.gather(|view| view.now().monotonic).saturating_sub(started);
-            let (code, result) = sync_result(applied);
-            cx.measure(DURATIONS.measurement(&[&code.to_string()], elapsed.as_secs_f64()));
-            cx.measure(SYNCS.increment(&[&code.to_string()]));
-            result
-        })
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        let (started, plan) = cx.gather(|view| (view.now().monotonic, decide(view, item, &self.ca)));
+        let applied = cx.apply(plan).await;
+        let elapsed = cx.gather(|view| view.now().monotonic).saturating_sub(started);
+        let (code, result) = sync_result(applied);
+        cx.measure(DURATIONS.measurement(&[&code.to_string()], elapsed.as_secs_f64()));
+        cx.measure(SYNCS.increment(&[&code.to_string()]));
+        result
     }
 }
 
@@ -133,6 +128,7 @@ fn sync_result(applied: Applied) -> (u16, Result<Requeue, ReconcileError>) {
 #[cfg(test)]
 mod tests {
     use keleustes_plan::rehearsal::RehearsalCluster;
+    use keleustes_plan::rehearsal::is_retried_because;
     use keleustes_plan::{MetricType, RateLimiter};
     use serde_json::Value;
 
@@ -241,13 +237,13 @@ mod tests {
         };
         for fine in [failure(404, "NotFound", &[]), failure(403, "Forbidden", &["NamespaceTerminating"])] {
             let (done, measurements) = created(fine);
-            assert!(done.ends_with("(refused, which is fine: refused)"), "{done}");
+            assert!(done.ends_with("(ignored: refused)"), "{done}");
             assert_eq!(measurements, counted(200));
         }
         for code in [403, 409, 429, 500] {
             let reason = if code == 409 { "AlreadyExists" } else { "" };
             let (done, measurements) = created(failure(code, reason, &[]));
-            assert!(done.ends_with("retry: refused"), "{done}");
+            assert!(is_retried_because(&done, "refused"), "{done}");
             assert_eq!(measurements, counted(code));
         }
         let lost = ApiError::transport(ErrorReason::ConnectionLost, "lost");

@@ -18,6 +18,7 @@ pub fn controller() -> Controller {
         .may_write(&[Grant { group: "", resource: "serviceaccounts", verbs: &["create"] }])
         .with_loop(
             Loop::deciding("serviceaccount", decide)
+                .keyed_by::<Namespace>()
                 .enqueue_on::<Namespace>(namespace_changed)
                 .enqueue_on::<ServiceAccount>(account_changed),
         )
@@ -55,6 +56,7 @@ fn decide(view: &View<'_>, item: &Item) -> Plan {
 
 #[cfg(test)]
 mod tests {
+    use keleustes_plan::rehearsal::is_retried_because;
     use std::sync::Arc;
 
     use keleustes_objects::{ApiError, Object};
@@ -153,7 +155,7 @@ mod tests {
                 .reconcile(&a_loop, Key::cluster("a"))
         };
         for fine in [ErrorReason::AlreadyExists, ErrorReason::NamespaceTerminating] {
-            assert!(reconcile_failing(fine).ends_with("(refused, which is fine: refused)\n"), "{fine:?}");
+            assert!(reconcile_failing(fine).ends_with("(ignored: refused)\n"), "{fine:?}");
         }
         for bad in [
             ErrorReason::Forbidden,
@@ -161,7 +163,7 @@ mod tests {
             ErrorReason::Unavailable,
             ErrorReason::ConnectionLost,
         ] {
-            assert!(reconcile_failing(bad).ends_with("retry: refused\n"), "{bad:?}");
+            assert!(is_retried_because(&reconcile_failing(bad), "refused"), "{bad:?}");
         }
     }
 

@@ -16,9 +16,10 @@ pub(super) type BackoffKey = (Uid, i64, InternedStr);
 
 /// The backoffs. They are lost with the process: a node that rejects pods then gets a few of them without
 /// delay.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct FailedPodBackoff(BTreeMap<BackoffKey, Entry>);
 
+#[derive(Clone)]
 struct Entry {
     delay: Duration,
     at: Duration,

@@ -36,7 +36,7 @@ impl NodeEnqueue {
     /// Enqueues the DaemonSets for which the node now has too many or too few pods. A new node that already
     /// has a pod enqueues its DaemonSet as well: without the node that pod was neither counted nor updated.
     pub(super) fn node_changed(&self, change: &Change<Node>, view: &View<'_>, queue: &mut Enqueue) {
-        let (Some(node), false) = (change.new(), change.is_resync()) else { return };
+        let (Some(node), false) = (change.new(), change.is_unchanged()) else { return };
         let same = |old: &Node| old.meta.labels == node.meta.labels && old.taints == node.taints;
         if change.old().is_some_and(|old| same(old)) {
             return;

@@ -11,7 +11,6 @@ use serde_json::json;
 use super::inputs::Inputs;
 use super::pods::REVISION_HASH;
 use crate::workloads::revisions::{RevisionData, renumber, sort_by_revision};
-use crate::workloads::templates::pod_template_hash;
 
 /// The history of one reconcile.
 pub(super) struct History {
@@ -66,7 +65,7 @@ impl History {
         number: i64,
     ) -> Result<String, ReconcileError> {
         let set = &inputs.set;
-        let hash = pod_template_hash(&set.spec.template, set.status.collision_count);
+        let hash = set.spec.template.pod_template_hash(set.status.collision_count);
         let name = ArcStr::from(format!("{}-{hash}", set.meta.key.name));
         let key = Key { namespace: set.meta.key.namespace.clone(), name };
         let labels = set.spec.template.labels().with(REVISION_HASH, &*hash);
@@ -75,10 +74,11 @@ impl History {
         match applied.outcomes.pop() {
             Some(Outcome::Done { .. }) => Ok(hash),
             Some(Outcome::Failed(failure)) if failure.reason == ErrorReason::AlreadyExists => {
-                let existing = cx.fetch::<ControllerRevision>(&key).await?;
-                match existing.filter(|existing| data.equals_data_of(existing)) {
-                    Some(existing) => Ok(hash_of(&existing).to_owned()),
-                    None => Err(increment_collision_count(cx, set, failure.message).await?),
+                match cx.fetch::<ControllerRevision>(&key).await? {
+                    Some(existing) if data.equals_data_of(&existing) => Ok(hash_of(&existing).to_owned()),
+                    Some(_) => Err(increment_collision_count(cx, set, failure.message).await?),
+                    // It was deleted in the meantime, so the name is free again.
+                    None => Err(ReconcileError::because(format!("controllerrevisions.apps {key} not found"))),
                 }
             }
             _ => {
@@ -92,9 +92,11 @@ impl History {
         let mut plan = Plan::none();
         let limit = inputs.set.spec.revision_history_limit.unwrap_or(i32::MAX);
         let excess = self.old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+        // Terminated pods count as well, pods without a node do not.
         let used_hashes: BTreeSet<&str> = inputs
             .pods
             .iter()
+            .filter(|pod| pod.target_node().is_some())
             .filter_map(|pod| pod.meta.labels.value(REVISION_HASH))
             .map(|hash| hash.as_str())
             .collect();

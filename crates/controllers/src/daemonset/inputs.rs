@@ -133,7 +133,7 @@ impl Inputs {
         pods: Vec<Arc<Pod>>,
         revisions: Vec<Arc<ControllerRevision>>,
         nodes: BTreeMap<InternedStr, Eligibility>,
-        Now { wall: now, monotonic }: Now,
+        Now { wall: now, monotonic, .. }: Now,
     ) -> Self {
         let state = |(name, eligibility): (InternedStr, Eligibility)| {
             let Eligibility { should_run, should_continue_running } = eligibility;

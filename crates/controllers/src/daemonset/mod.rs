@@ -61,6 +61,7 @@ pub fn controller(options: &DaemonSetOptions) -> Controller {
         ])
         .with_loop(
             Loop::reconciling("daemonset", reconcile::DaemonSetReconciler::new(options.clone()))
+                .keyed_by::<DaemonSet>()
                 .enqueue_on::<DaemonSet>(enqueue_self)
                 .enqueue_on::<Pod>(enqueue::pod_changed)
                 .enqueue_on::<ControllerRevision>(enqueue::revision_changed)

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use keleustes_objects::DaemonSet;
 use keleustes_plan::{
-    BoxFuture, Context, InvolvedObject, Item, Memory, Plan, PlannedEvent, ReconcileError, Reconciler,
-    Requeue, StatusUrgency, View,
+    Context, InvolvedObject, Item, Memory, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue,
+    StatusUrgency, View,
 };
 
 use super::backoff::FailedPodBackoff;
@@ -32,35 +32,6 @@ struct PodSyncResult {
 impl DaemonSetReconciler {
     pub(super) fn new(options: DaemonSetOptions) -> Self {
         Self { options, failed_pod_backoff: Memory::default() }
-    }
-
-    async fn sync(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        if let Some(plan) = cx.gather(|view| plan_without_reconcile(view, item)) {
-            return cx.apply(plan).await.all_done().map(|()| Requeue::Forget);
-        }
-        let gathered = cx.gather(|view| Gathered::gather(view, item, self.options.comparison_operators));
-        let Some(gathered) = gathered else { return Ok(Requeue::Forget) };
-        let inputs = gathered.map_err(ReconcileError::because)?.claim(cx).await?;
-        let history = History::construct(cx, &inputs).await?;
-        let PodSyncResult { done, changed_anything, requeue_after } =
-            self.sync_pods(cx, &inputs, &history).await;
-        let status = status::of(&inputs, &history.hash);
-        let unavailable = status.number_ready != status.number_available;
-        // The next reconcile after an error comes with increasing backoff; the status must not be delayed
-        // with it.
-        let status_urgency = if done.is_ok() {
-            status::status_urgency(&inputs, &status, changed_anything)
-        } else {
-            StatusUrgency::Immediate
-        };
-        let written = cx.apply(status::plan(&inputs, &status, status_urgency)).await;
-        // An error of a pod write takes precedence over an error of the status write.
-        done?;
-        written.all_done()?;
-        let seconds = u64::try_from(inputs.set.spec.min_ready_seconds).unwrap_or(0);
-        let until_ready = (unavailable && seconds > 0).then(|| Duration::from_secs(seconds));
-        let requeue = [requeue_after, until_ready].into_iter().flatten().min();
-        Ok(requeue.map_or(Requeue::Forget, Requeue::After))
     }
 
     /// Creates and deletes pods. The rolling update only proceeds if there is nothing else to create or
@@ -96,11 +67,32 @@ fn plan_without_reconcile(view: &View<'_>, item: &Item) -> Option<Plan> {
 }
 
 impl Reconciler for DaemonSetReconciler {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.sync(cx, item))
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        if let Some(plan) = cx.gather(|view| plan_without_reconcile(view, item)) {
+            return cx.apply(plan).await.all_done().map(|()| Requeue::Forget);
+        }
+        let gathered = cx.gather(|view| Gathered::gather(view, item, self.options.comparison_operators));
+        let Some(gathered) = gathered else { return Ok(Requeue::Forget) };
+        let inputs = gathered.map_err(ReconcileError::because)?.claim(cx).await?;
+        let history = History::construct(cx, &inputs).await?;
+        let PodSyncResult { done, changed_anything, requeue_after } =
+            self.sync_pods(cx, &inputs, &history).await;
+        let status = status::of(&inputs, &history.hash);
+        let unavailable = status.number_ready != status.number_available;
+        // The next reconcile after an error comes with increasing backoff; the status must not be delayed
+        // with it.
+        let status_urgency = if done.is_ok() {
+            status::status_urgency(&inputs, &status, changed_anything)
+        } else {
+            StatusUrgency::Immediate
+        };
+        let written = status::write(cx, &inputs.set, &status, status_urgency).await;
+        // An error of a pod write takes precedence over an error of the status write.
+        done?;
+        written?;
+        let seconds = u64::try_from(inputs.set.spec.min_ready_seconds).unwrap_or(0);
+        let until_ready = (unavailable && seconds > 0).then(|| Duration::from_secs(seconds));
+        let requeue = [requeue_after, until_ready].into_iter().flatten().min();
+        Ok(requeue.map_or(Requeue::Forget, Requeue::After))
     }
 }

@@ -1,7 +1,7 @@
 //! Computes and writes the status of a DaemonSet.
 
-use keleustes_objects::DaemonSetStatus;
-use keleustes_plan::{Plan, StatusUrgency, Write};
+use keleustes_objects::{DaemonSet, DaemonSetStatus};
+use keleustes_plan::{Context, OnFailure, Outcome, Plan, ReconcileError, StatusUrgency, Write};
 
 use super::inputs::{Inputs, NodeState};
 use super::pods::is_updated;
@@ -48,11 +48,42 @@ pub(super) fn status_urgency(
     StatusChange { is_milestone, is_loss, is_superseded: changed_anything }.status_urgency()
 }
 
-/// Writes the status if it changed.
-pub(super) fn plan(inputs: &Inputs, status: &DaemonSetStatus, status_urgency: StatusUrgency) -> Plan {
-    if inputs.set.status == *status {
-        return Plan::none();
+/// Writes the status if it changed. After an error the DaemonSet is read live and the same counts are written
+/// once more: conditions and collisionCount stay as they are by then.
+///
+/// # Errors
+/// If the read or the second write fails.
+pub(super) async fn write(
+    cx: &mut Context<'_>,
+    set: &DaemonSet,
+    status: &DaemonSetStatus,
+    status_urgency: StatusUrgency,
+) -> Result<(), ReconcileError> {
+    if set.status == *status {
+        return Ok(());
     }
-    let put = Write::put_status(&*inputs.set, status).conflict_tries(2);
-    Plan::of(put.status_urgency(status_urgency).because("the status changed"))
+    const BECAUSE: &str = "the status changed";
+    let put = Write::put_status(set, status).status_urgency(status_urgency).because(BECAUSE);
+    let applied = cx.apply(Plan::of(put.on_failure(OnFailure::ReturnOutcome))).await;
+    let Some(Outcome::Failed(failure)) = applied.outcomes.first() else { return applied.all_done() };
+    let live = cx.fetch::<DaemonSet>(&set.meta.key).await?;
+    let Some(live) = live.filter(|live| live.meta.uid == set.meta.uid) else {
+        return Err(ReconcileError::from_api_error(failure, format!("writing the status: {failure}")));
+    };
+    let counts = with_counts_of(&live.status, status);
+    if live.status == counts {
+        return Ok(());
+    }
+    let again = Write::put_status(&live, &counts).because(BECAUSE);
+    cx.apply(Plan::of(again)).await.all_done()
+}
+
+/// A status with the counts and the observed generation of another one.
+fn with_counts_of(live: &DaemonSetStatus, counted: &DaemonSetStatus) -> DaemonSetStatus {
+    DaemonSetStatus {
+        collision_count: live.collision_count,
+        conditions: live.conditions.clone(),
+        unknown: live.unknown.clone(),
+        ..counted.clone()
+    }
 }

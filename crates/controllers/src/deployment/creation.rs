@@ -8,7 +8,7 @@ use super::inputs::{Inputs, RECREATE};
 use super::revisions::initial_annotations;
 use super::rolling::new_set_target;
 use crate::workloads::owners::controller_ref;
-use crate::workloads::templates::{TEMPLATE_HASH, pod_template_hash};
+use crate::workloads::templates::TEMPLATE_HASH;
 
 /// The longest name that an object may have.
 const NAME_MAX: usize = 253;
@@ -26,7 +26,7 @@ pub(super) struct NewReplicaSet {
 impl NewReplicaSet {
     pub(super) fn of(inputs: &Inputs) -> Self {
         let (deployment, spec) = (&inputs.deployment, &inputs.deployment.spec);
-        let hash = pod_template_hash(&spec.template, deployment.status.collision_count);
+        let hash = spec.template.pod_template_hash(deployment.status.collision_count);
         let key = Key {
             namespace: deployment.meta.key.namespace.clone(),
             name: name(&deployment.meta.key.name, &hash),

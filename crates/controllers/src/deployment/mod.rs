@@ -78,6 +78,7 @@ pub fn controller(options: &DeploymentOptions) -> Controller {
         ])
         .with_loop(
             Loop::reconciling("deployment", reconcile::DeploymentReconciler { options: options.clone() })
+                .keyed_by::<Deployment>()
                 .enqueue_on::<Deployment>(enqueue_self)
                 .enqueue_on::<ReplicaSet>(enqueue_owners::<Deployment, ReplicaSet>)
                 .enqueue_on::<Pod>(enqueue::pod_changed)

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use keleustes_objects::{ApiError, Deployment, ErrorReason, ReplicaSet, ResourceVersion, Uid};
 use keleustes_plan::{
-    BoxFuture, Context, InvolvedObject, Item, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler,
-    Requeue, View, Write,
+    Context, InvolvedObject, Item, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View,
+    Write,
 };
 
 use super::creation::NewReplicaSet;
@@ -78,44 +78,6 @@ impl Operation {
 }
 
 impl DeploymentReconciler {
-    async fn reconcile_key(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        if let Some(plan) = cx.gather(|view| selects_everything(view, item)) {
-            return cx.apply(plan).await.all_done().map(|()| Requeue::Forget);
-        }
-        let Some((deployment, claimed)) = cx.gather(|view| Inputs::claim(view, item)) else {
-            return Ok(Requeue::Forget);
-        };
-        let sets = claimed.apply(cx).await?;
-        if sets.iter().any(|set| set.meta.controller_ref().is_none()) {
-            // The live size of a ReplicaSet that was just adopted may differ from the cached one. Its watch
-            // event enqueues the Deployment again.
-            return Ok(Requeue::Forget);
-        }
-        let mut inputs = cx.gather(|view| Inputs::gather(view, deployment, sets));
-        let operation = Operation::of(&inputs)?;
-        let mut draft = StatusDraft::of(&inputs);
-        let mut changes = ReplicaSetChanges::default();
-        if inputs.new_set.is_none() && operation.creates_new_set(&inputs) {
-            match self.create_new_set(cx, &inputs, &mut draft).await? {
-                Some(created) => inputs.new_set = Some(created),
-                None => return Ok(Requeue::Forget),
-            }
-        } else if !changes.refresh_new_set(&inputs) {
-            draft.note_found(&inputs);
-        }
-        if let Operation::Rollback(to) = operation {
-            if !changes.is_empty() {
-                // The revision of the new ReplicaSet counts for the rollback. Its watch event enqueues the
-                // Deployment again.
-                let mut plan = Plan::none();
-                changes.push_to(&mut plan, &inputs);
-                return cx.apply(plan).await.all_done().map(|()| Requeue::Forget);
-            }
-            return cx.apply(rollback::plan(&inputs, to)).await.all_done().map(|()| Requeue::Forget);
-        }
-        self.scale_and_update_status(cx, &inputs, &operation, (changes, draft)).await
-    }
-
     /// Resizes ReplicaSets by one step, deletes old ones and writes the status.
     async fn scale_and_update_status(
         &self,
@@ -263,11 +225,41 @@ fn selects_everything(view: &View<'_>, item: &Item) -> Option<Plan> {
 }
 
 impl Reconciler for DeploymentReconciler {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.reconcile_key(cx, item))
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        if let Some(plan) = cx.gather(|view| selects_everything(view, item)) {
+            return cx.apply(plan).await.all_done().map(|()| Requeue::Forget);
+        }
+        let Some((deployment, claimed)) = cx.gather(|view| Inputs::claim(view, item)) else {
+            return Ok(Requeue::Forget);
+        };
+        let sets = claimed.apply(cx).await?;
+        if sets.iter().any(|set| set.meta.controller_ref().is_none()) {
+            // The live size of a ReplicaSet that was just adopted may differ from the cached one. Its watch
+            // event enqueues the Deployment again.
+            return Ok(Requeue::Forget);
+        }
+        let mut inputs = cx.gather(|view| Inputs::gather(view, deployment, sets));
+        let operation = Operation::of(&inputs)?;
+        let mut draft = StatusDraft::of(&inputs);
+        let mut changes = ReplicaSetChanges::default();
+        if inputs.new_set.is_none() && operation.creates_new_set(&inputs) {
+            match self.create_new_set(cx, &inputs, &mut draft).await? {
+                Some(created) => inputs.new_set = Some(created),
+                None => return Ok(Requeue::Forget),
+            }
+        } else if !changes.refresh_new_set(&inputs) {
+            draft.note_found(&inputs);
+        }
+        if let Operation::Rollback(to) = operation {
+            if !changes.is_empty() {
+                // The revision of the new ReplicaSet counts for the rollback. Its watch event enqueues the
+                // Deployment again.
+                let mut plan = Plan::none();
+                changes.push_to(&mut plan, &inputs);
+                return cx.apply(plan).await.all_done().map(|()| Requeue::Forget);
+            }
+            return cx.apply(rollback::plan(&inputs, to)).await.all_done().map(|()| Requeue::Forget);
+        }
+        self.scale_and_update_status(cx, &inputs, &operation, (changes, draft)).await
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{EndpointSlice, InternedStr, Key, Labels, Node, Pod, Service};
+use keleustes_objects::{EndpointSlice, InternedStr, Key, Node, Pod, Service};
 use keleustes_plan::View;
 
 use super::BY_SERVICE;
+use crate::service_endpoints::{pod_selector, selected_pods};
 
 /// What the caches hold for a key.
 pub(super) enum Gathered {
@@ -34,6 +35,11 @@ pub(super) struct SelectedPod {
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
 impl Inputs {
+    /// The selected pods.
+    pub(super) fn pods(&self) -> impl Iterator<Item = &Pod> {
+        self.selected_pods.iter().map(|selected| &*selected.pod)
+    }
+
     /// The names of nodes that selected pods are bound to and that do not exist.
     pub(super) fn missing_nodes(&self) -> impl Iterator<Item = &InternedStr> {
         let without_node = self.selected_pods.iter().filter(|selected| selected.zone.is_none());
@@ -44,10 +50,7 @@ impl Inputs {
 impl Gathered {
     pub(super) fn gather(view: &View<'_>, key: &Key) -> Self {
         let Some(service) = view.get::<Service>(key) else { return Self::NotFound };
-        let Some(selector) = service.selector.as_ref().filter(|_| service.service_type != "ExternalName")
-        else {
-            return Self::NotManaged;
-        };
+        let Some(selector) = pod_selector(service) else { return Self::NotManaged };
         let select = |pod: &Arc<Pod>| {
             let node = view.get::<Node>(&Key::cluster(&*pod.node_name));
             SelectedPod { pod: pod.clone(), zone: node.map(|node| zone_of(node)) }
@@ -55,7 +58,7 @@ impl Gathered {
         let slices = view.store::<EndpointSlice>().by_index(&BY_SERVICE, &key.to_string());
         Self::Managed(Inputs {
             service: service.clone(),
-            selected_pods: selected(view, &key.namespace, selector).map(select).collect(),
+            selected_pods: selected_pods(view, &key.namespace, selector).map(select).collect(),
             slices: slices.filter(|slice| slice.meta.deletion_timestamp.is_none()).cloned().collect(),
         })
     }
@@ -64,23 +67,4 @@ impl Gathered {
 /// The zone of a node; empty if it has no zone label.
 pub(super) fn zone_of(node: &Node) -> InternedStr {
     node.meta.labels.value(ZONE).cloned().unwrap_or_default()
-}
-
-/// The pods of a namespace that match a selector. Adjacent pods of one template share their interned labels,
-/// so that a pointer comparison decides for nearly all of them.
-fn selected<'v>(
-    view: &View<'v>,
-    namespace: &InternedStr,
-    selector: &Labels,
-) -> impl Iterator<Item = &'v Arc<Pod>> {
-    let mut last: Option<(&'v Labels, bool)> = None;
-    view.in_namespace::<Pod>(namespace).filter(move |pod| {
-        let labels = &pod.meta.labels;
-        let matches = match last {
-            Some((seen, matched)) if seen == labels => matched,
-            _ => selector.is_subset_of(labels),
-        };
-        last = Some((labels, matches));
-        matches
-    })
 }

@@ -5,10 +5,10 @@
 use keleustes_objects::{Endpoint, EndpointHints, EndpointSlice, HintTarget, Interned, InternedStr, Service};
 use keleustes_plan::{InvolvedObject, Memory, PlannedEvent};
 
-use super::endpoints::AddressType;
 use super::memory::EndpointSliceMemory;
 use super::packing::{Draft, SliceChanges};
 use super::topology;
+use crate::service_endpoints::AddressType;
 
 /// The hints that a Service requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

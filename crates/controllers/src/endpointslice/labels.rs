@@ -1,23 +1,10 @@
 //! The labels of slices: those of their Service, and three reserved ones.
 
-use keleustes_objects::{EndpointSlice, InternedStr, Key, Labels, Service};
+use keleustes_objects::{EndpointSlice, InternedStr, Labels, Service};
 
 use super::MANAGED_BY;
-
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
-const MANAGED_BY_KEY: &str = "endpointslice.kubernetes.io/managed-by";
-const HEADLESS: &str = "service.kubernetes.io/headless";
-
-/// The Service in a slice's label.
-pub(super) fn service_of(slice: &EndpointSlice) -> Option<Key> {
-    let name = slice.meta.labels.value(SERVICE_NAME).filter(|name| !name.is_empty())?;
-    Some(Key::namespaced(&*slice.meta.key.namespace, name.as_str()))
-}
-
-/// Whether the managed-by label of a slice names this controller.
-pub(super) fn is_managed(slice: &EndpointSlice) -> bool {
-    slice.meta.labels.value(MANAGED_BY_KEY).is_some_and(|value| *value == MANAGED_BY)
-}
+use crate::service_endpoints::HEADLESS;
+use crate::service_endpoints::slices::{MANAGED_BY as MANAGED_BY_KEY, SERVICE_NAME};
 
 /// The desired labels of the slices of a Service.
 pub(super) fn desired(service: &Service) -> Labels {

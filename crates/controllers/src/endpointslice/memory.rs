@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use keleustes_objects::{EndpointSlice, InternedStr, Key, ResourceVersion, Service, Time, Uid};
+use keleustes_objects::{EndpointSlice, InternedStr, Key, Pod, Service, Time, Uid};
 
-use super::endpoints::AddressType;
 use super::zones::{HintsPerZone, ZoneCpuRatios};
+use crate::service_endpoints::{AddressType, OwnWrite, PendingWrites, Totals, TriggerTime};
 
 /// The state that the controller keeps in the process. A new process starts without it, with these effects,
 /// all of which upstream has, too: the trigger time of the first write for a Service is the Service's
 /// creation, the event for enabled topology aware hints is recorded again, and every Service with slices is
 /// enqueued again.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct EndpointSliceMemory {
     services: BTreeMap<Key, ServiceState>,
     /// The CPU ratios of the zones, once they have been computed.
@@ -22,20 +22,15 @@ pub(super) struct EndpointSliceMemory {
 }
 
 /// The state of one Service.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct ServiceState {
-    /// Whether it has been reconciled.
-    was_synced: bool,
-    /// Its creationTimestamp at the last reconcile.
-    created_at: Option<Time>,
-    /// The earliest change of its pods since the last reconcile.
-    earliest_pod_change: Option<Time>,
+    trigger_time: TriggerTime,
     /// Until when changes of its pods are debounced after a write of its slices.
     debounce_until: Duration,
     /// The length of that debounce interval.
     debounce_interval: Duration,
     /// Writes of its slices that the cache has not shown yet.
-    pending_writes: Vec<(Uid, OwnWrite)>,
+    pending_writes: PendingWrites,
     totals: Totals,
     /// The `trafficDistribution` that it is counted under; empty if it is not counted.
     distribution: InternedStr,
@@ -45,28 +40,10 @@ struct ServiceState {
 }
 
 /// The topology aware hints of a Service, which few Services have.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct ZoneHints {
     is_populated: bool,
     counts: BTreeMap<AddressType, HintsPerZone>,
-}
-
-/// Totals of one Service or of all Services.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
-    pub(super) endpoints: usize,
-    pub(super) slices: usize,
-    /// The number of slices with perfect allocation.
-    pub(super) desired_slices: usize,
-}
-
-/// A write of this controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum OwnWrite {
-    /// The write created or updated the slice, with this resourceVersion.
-    Version(ResourceVersion),
-    /// The write deleted the slice.
-    Deleted,
 }
 
 impl EndpointSliceMemory {
@@ -76,8 +53,7 @@ impl EndpointSliceMemory {
 
     /// Records when a pod of a Service changed.
     pub(super) fn pod_changed(&mut self, service: &Key, at: Option<Time>) {
-        let state = self.state_of(service);
-        state.earliest_pod_change = [state.earliest_pod_change, at].into_iter().flatten().min();
+        self.state_of(service).trigger_time.pod_changed(at);
     }
 
     /// The remaining debounce delay for changes of pods of a Service.
@@ -85,21 +61,16 @@ impl EndpointSliceMemory {
         self.services.get(service).map_or(Duration::ZERO, |state| state.debounce_until.saturating_sub(now))
     }
 
-    /// Starts a reconcile of a Service. Returns the time of the earliest change that it handles.
-    pub(super) fn begin_sync(&mut self, service: &Service) -> Option<Time> {
+    /// Starts a reconcile of a Service with these pods. Returns the time of the earliest change that it handles.
+    pub(super) fn begin_sync<'p>(
+        &mut self,
+        service: &Service,
+        selected_pods: impl Iterator<Item = &'p Pod>,
+    ) -> Option<Time> {
         let state = self.state_of(&service.meta.key);
         // The runtime reconciles a key only after the caches have observed its writes.
         state.pending_writes.clear();
-        let earliest_pod_change = state.earliest_pod_change.take();
-        let previous = std::mem::replace(&mut state.created_at, service.meta.creation_timestamp);
-        if !std::mem::replace(&mut state.was_synced, true) {
-            return service.meta.creation_timestamp;
-        }
-        let is_newer = service.meta.creation_timestamp > previous;
-        [earliest_pod_change, service.meta.creation_timestamp.filter(|_| is_newer)]
-            .into_iter()
-            .flatten()
-            .min()
+        state.trigger_time.begin_sync(service, selected_pods)
     }
 
     /// Starts a debounce interval for changes of a Service's pods. If the previous interval ended less than
@@ -132,35 +103,13 @@ impl EndpointSliceMemory {
 
     /// Records a write of this controller that the cache has not shown yet.
     pub(super) fn record_write(&mut self, service: &Key, slice: Uid, written: OwnWrite) {
-        self.state_of(service).pending_writes.push((slice, written));
+        self.state_of(service).pending_writes.record(slice, written);
     }
 
-    /// Whether a change or deletion of a slice in the cache is this controller's own write. The record of
-    /// the write is dropped once it is observed.
+    /// Whether a change or deletion of a slice in the cache is this controller's own write.
     pub(super) fn is_own_write(&mut self, service: &Key, slice: &EndpointSlice, is_deleted: bool) -> bool {
-        let Some(state) = self.services.get_mut(service) else { return false };
-        let Some(at) = state.pending_writes.iter().position(|(uid, _)| *uid == slice.meta.uid) else {
-            return false;
-        };
-        match &state.pending_writes[at].1 {
-            OwnWrite::Deleted if is_deleted => {
-                state.pending_writes.swap_remove(at);
-                true
-            }
-            // The cache may still show an older version of the slice.
-            OwnWrite::Deleted => true,
-            OwnWrite::Version(_) if is_deleted => false,
-            OwnWrite::Version(version) => {
-                let (is_it, is_later) = (
-                    slice.meta.resource_version == *version,
-                    version.is_older_than(&slice.meta.resource_version),
-                );
-                if is_it || is_later {
-                    state.pending_writes.swap_remove(at);
-                }
-                !is_later
-            }
-        }
+        let state = self.services.get_mut(service);
+        state.is_some_and(|state| state.pending_writes.observe(&slice.meta, is_deleted))
     }
 
     /// Records the nodes of a Service's pods that do not exist.
@@ -257,24 +206,6 @@ impl EndpointSliceMemory {
     /// The number of Services by `trafficDistribution`.
     pub(super) fn distributions(&self) -> impl Iterator<Item = (&InternedStr, usize)> {
         self.distributions.iter().map(|(distribution, count)| (distribution, *count))
-    }
-}
-
-impl Totals {
-    fn plus(self, more: Self) -> Self {
-        Self {
-            endpoints: self.endpoints + more.endpoints,
-            slices: self.slices + more.slices,
-            desired_slices: self.desired_slices + more.desired_slices,
-        }
-    }
-
-    fn minus(self, less: Self) -> Self {
-        Self {
-            endpoints: self.endpoints - less.endpoints,
-            slices: self.slices - less.slices,
-            desired_slices: self.desired_slices - less.desired_slices,
-        }
     }
 }
 

@@ -37,6 +37,8 @@ use enqueue::ServiceEnqueuer;
 use memory::EndpointSliceMemory;
 use reconcile::EndpointSliceReconciler;
 
+use crate::service_endpoints::slices;
+
 /// The options of the controller.
 #[derive(Clone, Debug)]
 pub struct EndpointSliceOptions {
@@ -88,7 +90,8 @@ fn the_loop(options: &EndpointSliceOptions) -> Loop {
         .max_retries(RETRIES_MAX)
         .rate_limited_by(LIMITER)
         // First, because the items of the queue are Service keys.
-        .enqueue_on::<Service>(move |change, _, queue| services.service_changed(change, queue))
+        .keyed_by::<Service>()
+        .enqueue_on::<Service>(move |change, view, queue| services.service_changed(change, view, queue))
         .enqueue_on::<Pod>(move |change, view, queue| pods.pod_changed(change, view, queue))
         .enqueue_on::<EndpointSlice>(move |change, _, queue| slices.slice_changed(change, queue))
         .enqueue_on::<Node>(move |change, _, queue| nodes.node_changed(change, queue))
@@ -99,7 +102,8 @@ fn the_loop(options: &EndpointSliceOptions) -> Loop {
 const BY_SERVICE: Index<EndpointSlice> = Index {
     name: "managed-for-service",
     values: |slice, emit| {
-        if let Some(service) = labels::service_of(slice).filter(|_| labels::is_managed(slice)) {
+        if let Some(service) = slices::service_of(slice).filter(|_| slices::is_managed_by(slice, MANAGED_BY))
+        {
             emit(InternedStr::from(&*service.to_string()));
         }
     },

@@ -10,11 +10,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keleustes_objects::{Endpoint, EndpointPort, EndpointSlice, ResourceVersion, Service, TargetRef, Uid};
+use keleustes_objects::{Endpoint, EndpointPort, EndpointSlice, Service, Uid};
 
-use super::endpoints::{AddressType, DesiredEndpoints, EndpointIdentity, PortGroup, PortSet};
+use super::endpoints::{DesiredEndpoints, PortGroup};
 use super::labels;
-use super::memory::Totals;
+use crate::service_endpoints::{AddressType, EndpointIdentity, PortSet, Totals, is_same};
 
 /// A slice to create or update.
 pub(super) struct Draft {
@@ -173,24 +173,6 @@ impl Kept {
         let removed = slice.endpoints.len() - endpoints.len();
         Self { endpoints, removed, is_changed: differs || removed > 0 }
     }
-}
-
-/// Whether two endpoints with the same identity are equal. Hints are compared later.
-fn is_same(desired: &Endpoint, current: &Endpoint) -> bool {
-    desired.node_name == current.node_name
-        && desired.zone == current.zone
-        && desired.conditions == current.conditions
-        && is_same_target(desired.target_ref.as_ref(), current.target_ref.as_ref())
-}
-
-/// Whether two references name the same object by UID, regardless of resourceVersion.
-fn is_same_target(desired: Option<&TargetRef>, current: Option<&TargetRef>) -> bool {
-    let parts = |target: &TargetRef| {
-        let mut rest = target.rest.as_deref().cloned().unwrap_or_default();
-        rest.resource_version = ResourceVersion::default();
-        (target.kind.clone(), target.namespace.clone(), target.name.clone(), target.uid.clone(), rest)
-    };
-    desired.map(parts) == current.map(parts)
 }
 
 /// Fills slices that change anyway, the fullest first.

@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{EndpointSlice, ErrorReason, Key, Kind as _, Node, Service, Time, Uid};
+use keleustes_objects::{EndpointSlice, Key, Node, Service, Time};
 use keleustes_plan::{
-    Applied, BoxFuture, Context, InvolvedObject, Item, Memory, OnFailure, Outcome, Plan, PlannedEvent,
-    ReconcileError, Reconciler, Requeue, View,
+    Context, InvolvedObject, Item, Memory, OnFailure, Plan, PlannedEvent, ReconcileError, Reconciler,
+    Requeue, View,
 };
 
-use super::endpoints::{AddressType, DesiredEndpoints};
+use super::endpoints::DesiredEndpoints;
 use super::gather::{Gathered, Inputs};
 use super::hints::{HintMode, set_hints};
-use super::memory::{EndpointSliceMemory, OwnWrite};
+use super::memory::EndpointSliceMemory;
 use super::packing::SliceChanges;
-use super::writes::{Operation, SliceWrite, SliceWriter, delete_unsupported_type};
+use super::writes::{SliceWriter, delete_unsupported_type};
 use super::{EndpointSliceOptions, metrics, topology, zones_key};
+use crate::service_endpoints::{AddressType, SliceWrite, SliceWriteError, WrittenSlice};
 
 /// The debounce interval for changes of pods, per slice that a reconcile writes. Every write goes to every
 /// node of the cluster, and pods of a large Service change faster than single writes could report. The first
@@ -40,21 +41,7 @@ struct SyncErrors {
 }
 
 impl Reconciler for EndpointSliceReconciler {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.sync(cx, item))
-    }
-}
-
-impl EndpointSliceReconciler {
-    pub(super) fn new(options: &EndpointSliceOptions, memory: Memory<EndpointSliceMemory>) -> Self {
-        Self { memory, max_endpoints_per_slice: options.max_endpoints_per_slice }
-    }
-
-    async fn sync(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         if item.key == zones_key() {
             self.update_zones(cx);
             return Ok(Requeue::Forget);
@@ -68,6 +55,12 @@ impl EndpointSliceReconciler {
         let result = self.sync_service(cx, &item.key).await;
         cx.measure(metrics::SYNCS.increment(&[if result.is_ok() { "success" } else { "error" }]));
         result.map(|()| Requeue::Forget)
+    }
+}
+
+impl EndpointSliceReconciler {
+    pub(super) fn new(options: &EndpointSliceOptions, memory: Memory<EndpointSliceMemory>) -> Self {
+        Self { memory, max_endpoints_per_slice: options.max_endpoints_per_slice }
     }
 
     fn debounce_remaining(&self, cx: &Context<'_>, service: &Key) -> Duration {
@@ -99,7 +92,7 @@ impl EndpointSliceReconciler {
         if needs_zones && self.memory.with(|memory| memory.zones().is_none()) {
             self.update_zones(cx);
         }
-        let trigger_time = self.memory.with(|memory| memory.begin_sync(&inputs.service));
+        let trigger_time = self.memory.with(|memory| memory.begin_sync(&inputs.service, inputs.pods()));
         let address_types = AddressType::of(&inputs.service);
         let mut errors = SyncErrors::default();
         for address_type in &address_types {
@@ -197,11 +190,11 @@ impl EndpointSliceReconciler {
             let stops = sent.write.on_failure == OnFailure::StopAndRetry;
             match self.send(cx, service, sent).await {
                 Ok(()) => {}
-                Err(WriteError::NamespaceTerminating) => return false,
-                Err(WriteError::Error { text, retry_after, outage }) => {
-                    errors.messages.push(text);
-                    errors.retry_after = errors.retry_after.max(retry_after);
-                    errors.outage |= outage;
+                Err(SliceWriteError::NamespaceTerminating) => return false,
+                Err(SliceWriteError::Retry(error)) => {
+                    errors.messages.push(error.because);
+                    errors.retry_after = errors.retry_after.max(error.retry_after);
+                    errors.outage |= error.outage;
                     all_done = false;
                     if stops {
                         break;
@@ -220,52 +213,19 @@ impl EndpointSliceReconciler {
         self.memory.with(|memory| memory.start_debounce(service, now, at_first, DEBOUNCE_MAX));
     }
 
-    async fn send(&self, cx: &mut Context<'_>, service: &Key, sent: SliceWrite) -> Result<(), WriteError> {
-        let SliceWrite { operation, write, error } = sent;
-        let target = write.target.clone();
-        let Applied { mut outcomes, error: retry } = cx.apply(Plan::of(write)).await;
-        let why = match outcomes.pop() {
-            Some(Outcome::Done { resource_version: version, uid, name }) => {
-                cx.measure(metrics::CHANGES.increment(&[operation.as_str()]));
-                let namespace = target.key.namespace.clone();
-                let (slice, uid, written) = match operation {
-                    Operation::Create => (Key { namespace, name }, uid, OwnWrite::Version(version)),
-                    Operation::Update => (target.key, target.uid, OwnWrite::Version(version)),
-                    Operation::Delete => (target.key, target.uid, OwnWrite::Deleted),
-                };
-                self.note_own_write(cx, service, &slice, uid, written);
-                return Ok(());
-            }
-            Some(Outcome::Failed(failure)) => {
-                let is_create = operation == Operation::Create;
-                if is_create && failure.reason == ErrorReason::NamespaceTerminating {
-                    return Err(WriteError::NamespaceTerminating);
-                }
-                failure.to_string()
-            }
-            // Another client deleted the slice; the next reconcile places its endpoints again.
-            Some(Outcome::Unneeded) => format!("{} {:?} not found", EndpointSlice::RESOURCE, target.key.name),
-            Some(Outcome::NotSent) | None => {
-                retry.as_ref().map_or_else(String::new, |retry| retry.because.clone())
-            }
-        };
-        let text = format!("{error} for Service {service}: {why}");
-        let outage = retry.as_ref().is_some_and(|retry| retry.outage);
-        Err(WriteError::Error { text, retry_after: retry.and_then(|retry| retry.retry_after), outage })
-    }
-
-    /// Remembers this controller's write until the cache shows it, unless the cache already does.
-    fn note_own_write(&self, cx: &Context<'_>, service: &Key, slice: &Key, uid: Uid, written: OwnWrite) {
-        let is_seen = cx.gather(|view| match (view.get::<EndpointSlice>(slice), &written) {
-            (Some(slice), OwnWrite::Version(version)) => {
-                slice.meta.uid == uid && !slice.meta.resource_version.is_older_than(version)
-            }
-            (Some(slice), OwnWrite::Deleted) => slice.meta.uid != uid,
-            (None, written) => *written == OwnWrite::Deleted,
-        });
-        if !is_seen {
+    /// Sends a write and remembers it until the cache shows it.
+    async fn send(
+        &self,
+        cx: &mut Context<'_>,
+        service: &Key,
+        write: SliceWrite,
+    ) -> Result<(), SliceWriteError> {
+        let WrittenSlice { operation, unobserved } = write.send(cx, &format!("Service {service}")).await?;
+        cx.measure(metrics::CHANGES.increment(&[operation.as_str()]));
+        if let Some((uid, written)) = unobserved {
             self.memory.with(|memory| memory.record_write(service, uid, written));
         }
+        Ok(())
     }
 
     fn observe_totals(&self, cx: &mut Context<'_>) {
@@ -280,14 +240,6 @@ async fn record(cx: &mut Context<'_>, events: Vec<PlannedEvent>) {
         events.into_iter().for_each(|event| plan.record(event));
         cx.apply(plan).await;
     }
-}
-
-/// Why a write did not succeed.
-enum WriteError {
-    /// The namespace is terminating, so that further writes are pointless.
-    NamespaceTerminating,
-    /// An error that is recorded as an event and retried.
-    Error { text: String, retry_after: Option<Duration>, outage: bool },
 }
 
 impl SyncErrors {

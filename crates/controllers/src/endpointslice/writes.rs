@@ -6,41 +6,9 @@ use keleustes_objects::{ArcStr, EndpointSlice, FullMeta as _, Key, Labels, Servi
 use keleustes_plan::{OnFailure, Write};
 use serde_json::{Value, json};
 
-use super::endpoints::AddressType;
 use super::labels;
 use super::packing::{Draft, SliceChanges, is_owned};
-
-/// The annotation with the time of the earliest change that a write handles. Clients measure the programming
-/// latency from it.
-const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// The longest name of an object.
-const NAME_MAX: usize = 253;
-
-/// One write and its error text.
-pub(super) struct SliceWrite {
-    pub(super) operation: Operation,
-    pub(super) write: Write,
-    /// The error text prefix if it fails.
-    pub(super) error: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
-    Create,
-    Update,
-    Delete,
-}
-
-impl Operation {
-    /// The value of the `operation` label.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Delete => "delete",
-        }
-    }
-}
+use crate::service_endpoints::{AddressType, LAST_CHANGE_TRIGGER_TIME, Operation, SliceWrite, slices};
 
 /// Builds the writes of one Service and address type.
 pub(super) struct SliceWriter<'s> {
@@ -119,9 +87,8 @@ impl<'s> SliceWriter<'s> {
 
     fn new_metadata(&self) -> Value {
         let Key { namespace, name } = &self.service.meta.key;
-        let dash = if name.len() < NAME_MAX { "-" } else { "" };
         json!({
-            "generateName": format!("{name}{dash}"),
+            "generateName": slices::generate_name(name),
             "namespace": namespace,
             "labels": self.labels,
             "ownerReferences": [{
@@ -133,9 +100,9 @@ impl<'s> SliceWriter<'s> {
 
     fn body(&self, mut metadata: Value, draft: &Draft) -> Value {
         match (&self.trigger_time, metadata.get_mut("annotations").and_then(Value::as_object_mut)) {
-            (Some(time), _) => metadata["annotations"][TRIGGER_TIME] = json!(time),
+            (Some(time), _) => metadata["annotations"][LAST_CHANGE_TRIGGER_TIME] = json!(time),
             (None, Some(annotations)) => {
-                annotations.remove(TRIGGER_TIME);
+                annotations.remove(LAST_CHANGE_TRIGGER_TIME);
             }
             (None, None) => {}
         }

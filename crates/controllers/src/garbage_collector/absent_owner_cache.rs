@@ -9,7 +9,7 @@ use super::identity::Identity;
 const ENTRIES_MAX: usize = 500;
 
 /// Identities that do not exist. UIDs are never reused, so an entry never becomes wrong.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct AbsentOwnerCache {
     /// The value of `uses` at each identity's last use.
     used_at: BTreeMap<Identity, u64>,

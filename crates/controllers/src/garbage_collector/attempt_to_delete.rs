@@ -3,8 +3,8 @@
 
 use keleustes_objects::{ErrorReason, Key, ObjectMeta, OwnerReference, TypeMeta, Uid};
 use keleustes_plan::{
-    BoxFuture, Context, Effects, Item, Memory, OnFailure, Outcome, Plan, PropagationPolicy, ReconcileError,
-    Reconciler, Requeue, Target, Write,
+    Context, Effects, Item, Memory, OnFailure, Outcome, Plan, PropagationPolicy, ReconcileError, Reconciler,
+    Requeue, Target, Write,
 };
 
 use super::graph::{FOREGROUND, Node, ORPHAN};
@@ -41,17 +41,7 @@ enum Deleted {
 }
 
 impl Reconciler for AttemptToDelete {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.reconcile_item(cx, item))
-    }
-}
-
-impl AttemptToDelete {
-    async fn reconcile_item(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         let uid = Uid::from(&*item.key.name);
         let Some(node) = self.memory.with(|graph| graph.node(&uid)) else { return Ok(Requeue::Forget) };
         // The object was observed since it was enqueued as virtual; if it must be checked, it was enqueued
@@ -86,7 +76,9 @@ impl AttemptToDelete {
             Deleted::Done => Ok(Requeue::Forget),
         }
     }
+}
 
+impl AttemptToDelete {
     fn process_virtual_delete(&self, cx: &mut Context<'_>, identity: &Identity) {
         let mut graph_effects = GraphEffects::default();
         self.memory.with(|graph| graph.process_virtual_delete(identity, &mut graph_effects));

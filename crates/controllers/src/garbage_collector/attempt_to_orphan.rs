@@ -2,7 +2,7 @@
 //! its finalizer `orphan`.
 
 use keleustes_objects::Uid;
-use keleustes_plan::{BoxFuture, Context, Item, Memory, Plan, ReconcileError, Reconciler, Requeue};
+use keleustes_plan::{Context, Item, Memory, Plan, ReconcileError, Reconciler, Requeue};
 
 use super::Graph;
 use super::graph::ORPHAN;
@@ -15,17 +15,7 @@ pub(super) struct AttemptToOrphan {
 }
 
 impl Reconciler for AttemptToOrphan {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.reconcile_item(cx, item))
-    }
-}
-
-impl AttemptToOrphan {
-    async fn reconcile_item(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         let uid = Uid::from(&*item.key.name);
         let known = self.memory.with(|graph| Some((graph.node(&uid)?, graph.dependents(&uid))));
         let Some((owner, dependents)) = known else { return Ok(Requeue::Forget) };

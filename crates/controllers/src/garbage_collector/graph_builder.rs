@@ -1,6 +1,6 @@
 //! The graph builder: applies every watch event to the graph.
 
-use keleustes_objects::{Key, ObjectMeta, Resource, TypeMeta};
+use keleustes_objects::{ApiResource, Key, ObjectMeta, Resource, TypeMeta};
 use keleustes_plan::{Effects, Memory, Metric, Observer};
 
 use super::{GRAPH_CHANGES, Graph, GraphEffects, SYNC_ERRORS};
@@ -21,15 +21,16 @@ impl GraphBuilder {
 }
 
 impl Observer for GraphBuilder {
-    fn queue(&self) -> &'static str {
-        GRAPH_CHANGES
+    fn queue(&self) -> Option<&'static str> {
+        Some(GRAPH_CHANGES)
     }
 
-    fn failures(&self) -> &'static Metric {
-        &SYNC_ERRORS
+    fn failures(&self) -> Option<&'static Metric> {
+        Some(&SYNC_ERRORS)
     }
 
-    fn ignores(&self, resource: &Resource) -> bool {
+    fn ignores(&self, resource: &ApiResource) -> bool {
+        let resource = &resource.resource;
         resource.plural == "events" && (resource.group.is_empty() || resource.group == "events.k8s.io")
     }
 

@@ -7,16 +7,20 @@ use keleustes_objects::{Job, Object as _, Pod};
 use keleustes_plan::{Change, Enqueue, Memory, View};
 
 use super::memory::JobMemory;
-use super::{has_tracking_finalizer, is_managed_externally, metrics};
+use super::{JobOptions, has_tracking_finalizer, metrics};
 use crate::workloads::owners::resolve;
 
 /// How long changes of pods and status are batched before a reconcile (upstream: syncJobBatchPeriod).
 const SYNC_BATCH_PERIOD: Duration = Duration::from_secs(1);
 
+/// The original adds Jobs with `AddAfter` even when they are not delayed, so that `workqueue_retries_total` counts them.
+const IMMEDIATELY: Duration = Duration::ZERO;
+
 pub(super) fn job_changed(
     memory: &Memory<JobMemory>,
+    options: &JobOptions,
 ) -> impl Fn(&Change<Job>, &View<'_>, &mut Enqueue) + Send + Sync + 'static {
-    let memory = memory.clone();
+    let (memory, options) = (memory.clone(), options.clone());
     move |change, view, queue| {
         let (old, new) = (change.old(), change.new());
         match (old, new) {
@@ -27,12 +31,11 @@ pub(super) fn job_changed(
             (Some(_), _) => memory.with(|memory| memory.forget(change.latest().key())),
             (None, _) => {}
         }
-        if let Some(name) =
-            new.filter(|job| is_managed_externally(job)).and_then(|job| job.spec.managed_by.as_ref())
-        {
-            memory.with(|memory| memory.add_measurement(metrics::external_controller_job(name)));
+        let external = new.filter(|job| options.is_managed_externally(job));
+        if let Some(name) = external.and_then(|job| job.spec.managed_by.as_ref()) {
+            queue.measure(metrics::external_controller_job(name));
         }
-        queue.add(change.latest().key());
+        queue.add_after(change.latest().key(), IMMEDIATELY);
     }
 }
 
@@ -43,7 +46,7 @@ fn job_updated(old: &Job, new: &Job, view: &View<'_>, queue: &mut Enqueue) {
     if old.meta.generation == new.meta.generation {
         queue.add_after(new.key(), SYNC_BATCH_PERIOD);
     } else {
-        queue.add(new.key());
+        queue.add_after(new.key(), IMMEDIATELY);
     }
     let deadline = new.spec.active_deadline_seconds;
     if let (Some(start), Some(seconds)) = (new.status.start_time, deadline)
@@ -54,20 +57,15 @@ fn job_updated(old: &Job, new: &Job, view: &View<'_>, queue: &mut Enqueue) {
     }
 }
 
-pub(super) fn pod_changed(
-    memory: &Memory<JobMemory>,
-) -> impl Fn(&Change<Pod>, &View<'_>, &mut Enqueue) + Send + Sync + 'static {
-    let memory = memory.clone();
-    move |change, view, queue| {
-        let terminated_with_finalizer = |pod: &&Pod| pod.is_terminal() && has_tracking_finalizer(pod);
-        let was_counted = change.old().map(|pod| &**pod).filter(terminated_with_finalizer).is_some();
-        let is_counted = change.new().map(|pod| &**pod).filter(terminated_with_finalizer).is_some();
-        if was_counted != is_counted {
-            memory.with(|memory| memory.add_measurement(metrics::terminated_with_finalizer(is_counted)));
-        }
-        if !change.is_resync() {
-            enqueue_for_pod(change, view, queue);
-        }
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, queue: &mut Enqueue) {
+    let terminated_with_finalizer = |pod: &&Pod| pod.is_terminal() && has_tracking_finalizer(pod);
+    let was_counted = change.old().map(|pod| &**pod).filter(terminated_with_finalizer).is_some();
+    let is_counted = change.new().map(|pod| &**pod).filter(terminated_with_finalizer).is_some();
+    if was_counted != is_counted {
+        queue.measure(metrics::terminated_with_finalizer(is_counted));
+    }
+    if !change.is_unchanged() {
+        enqueue_for_pod(change, view, queue);
     }
 }
 

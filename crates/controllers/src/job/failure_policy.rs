@@ -1,7 +1,7 @@
 //! What the failure of a pod means for its Job: the action of the first matching rule of the pod failure
 //! policy.
 
-use keleustes_objects::{ContainerStatus, InternedStr, OnExitCodes, OnPodCondition, Pod, PodFailurePolicy};
+use keleustes_objects::{ContainerStatus, OnExitCodes, OnPodCondition, Pod, PodFailurePolicy};
 
 /// The result of matching a failed pod against the policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,9 +79,10 @@ fn matching_exit(pod: &Pod, codes: &OnExitCodes) -> Option<String> {
 }
 
 fn matching_condition(pod: &Pod, patterns: &[OnPodCondition]) -> Option<String> {
-    let holds = |r#type: &InternedStr, status: &InternedStr| {
-        pod.condition(r#type).is_some_and(|value| *status == *value.as_str())
+    let matches = |r#type: &str, status: &str| {
+        patterns.iter().any(|pattern| pattern.r#type == *r#type && pattern.status == *status)
     };
-    let pattern = patterns.iter().find(|pattern| holds(&pattern.r#type, &pattern.status))?;
-    Some(format!("Pod {} has condition {}", pod.meta.key, pattern.r#type))
+    // The first matching condition of the pod is named, not the first matching pattern.
+    let (r#type, _) = pod.conditions().find(|(r#type, status)| matches(r#type, status))?;
+    Some(format!("Pod {} has condition {type}", pod.meta.key))
 }

@@ -3,22 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keleustes_objects::{Key, Uid};
-use keleustes_plan::Measurement;
 
 use super::backoff::BackoffRecord;
 
 /// The state that the controller keeps in the process. All of it may be lost at any time: a new process may
-/// replace failed pods early, lists all pods (so that its cache shows no finalizer that has been removed),
-/// and starts its metrics at zero.
-#[derive(Default)]
+/// replace failed pods early, and lists all pods, so that its cache shows no finalizer that has been removed.
+#[derive(Clone, Default)]
 pub(super) struct JobMemory {
     /// Failures since the last success, by Job.
     backoffs: BTreeMap<Key, (Uid, BackoffRecord)>,
     /// Pods whose tracking finalizer has been removed while the cache may still show it, by Job.
     finalizer_removed: BTreeMap<Key, BTreeSet<Uid>>,
-    /// Summed measurements from event handlers, which cannot observe metrics. The next reconcile observes
-    /// them.
-    measurements: BTreeMap<(&'static str, Vec<String>), Measurement>,
 }
 
 impl JobMemory {
@@ -53,17 +48,5 @@ impl JobMemory {
             self.finalizer_removed.remove(job);
         }
         still_shown
-    }
-
-    /// Adds a measurement that the next reconcile observes.
-    pub(super) fn add_measurement(&mut self, measurement: Measurement) {
-        let series = (measurement.metric.name, measurement.labels.clone());
-        let sum =
-            self.measurements.remove(&series).map_or(0.0, |previous| previous.value) + measurement.value;
-        self.measurements.insert(series, Measurement { value: sum, ..measurement });
-    }
-
-    pub(super) fn take_measurements(&mut self) -> impl Iterator<Item = Measurement> + use<> {
-        std::mem::take(&mut self.measurements).into_values()
     }
 }

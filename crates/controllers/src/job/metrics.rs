@@ -125,7 +125,8 @@ pub(super) fn observe_job_finished(cx: &mut Context<'_>, job: &Job, is_success: 
     cx.measure(JOBS_FINISHED.increment(&[mode(job), result, reason]));
 }
 
-/// Observes the pods and indexes that the new status counts and the old one did not.
+/// Observes the pods and indexes that the new status counts and the old one did not. Their series exist after
+/// the first status write, as in the original, except that of failed indexes.
 pub(super) fn observe_counted_pods(cx: &mut Context<'_>, job: &Job, old: &JobStatus, new: &JobStatus) {
     let completions = job.spec.completions.unwrap_or(0);
     let gained = |old: Option<&str>, new: Option<&str>| {
@@ -139,7 +140,7 @@ pub(super) fn observe_counted_pods(cx: &mut Context<'_>, job: &Job, old: &JobSta
         let scope = if per_index { "perIndex" } else { "global" };
         let failed = gained(old.failed_indexes.as_deref(), new.failed_indexes.as_deref());
         observe(cx, &INDEXES_FINISHED, &["succeeded", scope], succeeded);
-        observe(cx, &INDEXES_FINISHED, &["failed", scope], if per_index { failed } else { 0 });
+        observe_if_any(cx, &INDEXES_FINISHED, &["failed", scope], if per_index { failed } else { 0 });
     }
     observe(cx, &PODS_FINISHED, &[mode(job), "succeeded"], succeeded);
     observe(cx, &PODS_FINISHED, &[mode(job), "failed"], new.failed - old.failed);
@@ -150,15 +151,20 @@ pub(super) fn observe_policy_action(cx: &mut Context<'_>, action: &str, count: i
     observe(cx, &FAILURES_HANDLED, &[action], count);
 }
 
-/// Observes pod creations. A failed creation is in both counts, as in the original.
-pub(super) fn observe_pod_creation(cx: &mut Context<'_>, reason: &str, tried: i32, failed: i32) {
-    observe(cx, &PODS_CREATED, &[reason, "succeeded"], tried);
-    observe(cx, &PODS_CREATED, &[reason, "failed"], failed);
+/// Observes pod creations. A failed creation also counts as succeeded, as in the original.
+pub(super) fn observe_pod_creation(cx: &mut Context<'_>, reason: &str, created: i32, failed: i32) {
+    observe_if_any(cx, &PODS_CREATED, &[reason, "succeeded"], created.saturating_add(failed));
+    observe_if_any(cx, &PODS_CREATED, &[reason, "failed"], failed);
 }
 
+/// Adds to a counter. Adding zero makes the series exist.
 fn observe(cx: &mut Context<'_>, metric: &'static Metric, labels: &[&str], count: i32) {
+    cx.measure(metric.measurement(labels, f64::from(count.max(0))));
+}
+
+fn observe_if_any(cx: &mut Context<'_>, metric: &'static Metric, labels: &[&str], count: i32) {
     if count > 0 {
-        cx.measure(metric.measurement(labels, f64::from(count)));
+        observe(cx, metric, labels, count);
     }
 }
 

@@ -17,6 +17,7 @@ mod metrics;
 mod orphans;
 mod pods;
 mod reconcile;
+mod scheduling;
 mod status;
 mod success_policy;
 #[cfg(test)]
@@ -41,12 +42,21 @@ pub struct JobOptions {
     /// Whether suspending a Job clears `status.startTime` (gate
     /// `MutableSchedulingDirectivesForSuspendedJobs`).
     pub clear_start_time_on_suspend: bool,
+    /// Whether a Job whose `spec.managedBy` names another controller is left to it (gate `JobManagedBy`).
+    pub honor_managed_by: bool,
+    /// Whether Jobs get Workloads and PodGroups (gate `WorkloadWithJob`).
+    pub enable_workloads: bool,
 }
 
 /// Upstream's defaults.
 impl Default for JobOptions {
     fn default() -> Self {
-        Self { workers: 5, clear_start_time_on_suspend: true }
+        Self {
+            workers: 5,
+            clear_start_time_on_suspend: true,
+            honor_managed_by: true,
+            enable_workloads: false,
+        }
     }
 }
 
@@ -58,6 +68,17 @@ const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// The value of `spec.managedBy` for Jobs that this controller manages.
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
+
+const SCHEDULING_VERBS: &[&str] = &["get", "list", "watch", "create", "update", "patch"];
+
+const WITH_WORKLOADS: &[Grant] = &[
+    Grant { group: "batch", resource: "jobs", verbs: &["get"] },
+    Grant { group: "batch", resource: "jobs/status", verbs: &["update"] },
+    Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
+    // The role has the rest only with the gate.
+    Grant { group: "scheduling.k8s.io", resource: "workloads", verbs: SCHEDULING_VERBS },
+    Grant { group: "scheduling.k8s.io", resource: "podgroups", verbs: SCHEDULING_VERBS },
+];
 
 /// Builds the controller.
 #[must_use]
@@ -71,26 +92,27 @@ pub fn controller(options: &JobOptions) -> Controller {
         retries_burst: 1e6,
     };
     let reconciler = reconcile::JobReconciler { options: options.clone(), memory: memory.clone() };
+    let mut jobs = Loop::reconciling("job", reconciler)
+        .keyed_by::<Job>()
+        .enqueue_on::<Job>(enqueue::job_changed(&memory, options))
+        .enqueue_on::<Pod>(enqueue::pod_changed)
+        .reads_index(by_controller::<Pod>())
+        .rate_limited_by(limiter)
+        .workers(options.workers);
+    if options.enable_workloads {
+        // Their events enqueue nothing, as in the original.
+        jobs = jobs.reads_index(scheduling::WORKLOADS_BY_JOB).reads_index(scheduling::POD_GROUPS_BY_WORKLOAD);
+    }
     Controller::new("job-controller")
         .also_known_as(&["job"])
         .service_account("job-controller")
         .event_component("job-controller")
         .metrics(metrics::ALL)
-        .may_write(&[
-            Grant { group: "batch", resource: "jobs", verbs: &["get"] },
-            Grant { group: "batch", resource: "jobs/status", verbs: &["update"] },
-            Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
-        ])
+        .may_write(if options.enable_workloads { WITH_WORKLOADS } else { &WITH_WORKLOADS[..3] })
+        .with_loop(jobs)
         .with_loop(
-            Loop::reconciling("job", reconciler)
-                .enqueue_on::<Job>(enqueue::job_changed(&memory))
-                .enqueue_on::<Pod>(enqueue::pod_changed(&memory))
-                .reads_index(by_controller::<Pod>())
-                .rate_limited_by(limiter)
-                .workers(options.workers),
-        )
-        .with_loop(
-            Loop::deciding("job_orphan_pod", orphans::decide)
+            Loop::deciding("job_orphan_pod", orphans::decide(options))
+                .keyed_by::<Job>()
                 .enqueue_on::<Job>(orphans::job_changed)
                 .enqueue_on::<Pod>(orphans::pod_changed)
                 .rate_limited_by(limiter)
@@ -98,9 +120,11 @@ pub fn controller(options: &JobOptions) -> Controller {
         )
 }
 
-/// Whether `spec.managedBy` names another controller.
-fn is_managed_externally(job: &Job) -> bool {
-    job.spec.managed_by.as_ref().is_some_and(|name| *name != *JOB_CONTROLLER)
+impl JobOptions {
+    /// Whether `spec.managedBy` names another controller, to which the Job is left.
+    fn is_managed_externally(&self, job: &Job) -> bool {
+        self.honor_managed_by && job.spec.managed_by.as_ref().is_some_and(|name| *name != *JOB_CONTROLLER)
+    }
 }
 
 /// Whether the cache shows a pod with the tracking finalizer.

@@ -1,10 +1,10 @@
 //! Removes the tracking finalizer from pods that no Job will count: the Job is deleted or finished, or the
-//! pod has no controllerRef.
+//! pod has no controllerRef, or it is terminating and another workload has adopted it.
 
 use keleustes_objects::{ArcStr, InternedStr, Job, Key, Kind as _, LabelSelector, Pod};
 use keleustes_plan::{Change, Enqueue, Item, Plan, View};
 
-use super::{has_tracking_finalizer, is_managed_externally, tracking};
+use super::{JobOptions, has_tracking_finalizer, tracking};
 use crate::workloads::owners::resolve;
 
 /// The attribute of an item that stands for all pods that match a selector.
@@ -23,7 +23,7 @@ pub(super) fn job_changed(change: &Change<Job>, _: &View<'_>, queue: &mut Enqueu
 
 pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, queue: &mut Enqueue) {
     let pod = change.latest();
-    if change.is_resync() || !has_tracking_finalizer(pod) {
+    if change.is_unchanged() || !has_tracking_finalizer(pod) {
         return;
     }
     let has_no_active_job = match pod.meta.controller_ref() {
@@ -39,13 +39,20 @@ pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, queue: &mut Enq
 }
 
 /// Removes the finalizer from one pod, or from all pods that match a selector.
-pub(super) fn decide(view: &View<'_>, item: &Item) -> Plan {
+pub(super) fn decide(
+    options: &JobOptions,
+) -> impl Fn(&View<'_>, &Item) -> Plan + Send + Sync + 'static + use<> {
+    let options = options.clone();
+    move |view, item| remove_finalizers(view, item, &options)
+}
+
+fn remove_finalizers(view: &View<'_>, item: &Item, options: &JobOptions) -> Plan {
     let mut plan = Plan::none();
     let remove = |pod: &Pod| tracking::remove_tracking_finalizer(pod, "no Job will count the pod");
     let writes = match item.attribute(SELECTOR) {
         "" => view
             .get::<Pod>(item)
-            .filter(|pod| is_orphan(view, pod))
+            .filter(|pod| is_orphan(view, pod, options))
             .map(|pod| remove(pod))
             .into_iter()
             .collect(),
@@ -53,7 +60,8 @@ pub(super) fn decide(view: &View<'_>, item: &Item) -> Plan {
             let selector = serde_json::from_str::<LabelSelector>(text).ok();
             let Some(selector) = selector.and_then(|selector| selector.matcher().ok()) else { return plan };
             let pods = view.in_namespace::<Pod>(&item.key.namespace);
-            let orphans = pods.filter(|pod| selector.matches(&pod.meta.labels) && is_orphan(view, pod));
+            let orphans =
+                pods.filter(|pod| selector.matches(&pod.meta.labels) && is_orphan(view, pod, options));
             orphans.map(|pod| remove(pod)).collect()
         }
     };
@@ -63,12 +71,30 @@ pub(super) fn decide(view: &View<'_>, item: &Item) -> Plan {
 
 /// Whether a pod has the finalizer and no Job will count it. Only the controllerRef counts, not other owner
 /// references.
-fn is_orphan(view: &View<'_>, pod: &Pod) -> bool {
+fn is_orphan(view: &View<'_>, pod: &Pod, options: &JobOptions) -> bool {
     let has_no_active_job = pod.meta.controller_ref().is_none_or(|owner| {
         let namespace: &InternedStr = &pod.meta.key.namespace;
         let is_job = owner.kind == *Job::RESOURCE.kind && owner.api_version == *Job::RESOURCE.api_version();
         let job = resolve::<Job>(view, namespace, owner);
-        is_job && job.is_none_or(|job| job.is_finished() && !is_managed_externally(job))
+        is_job && job.is_none_or(|job| job.is_finished() && !options.is_managed_externally(job))
     });
-    has_tracking_finalizer(pod) && has_no_active_job
+    has_tracking_finalizer(pod)
+        && (has_no_active_job || pod.is_terminating() && is_controlled_by_workload(pod))
+}
+
+/// Whether a controller of this manager that is not the Job controller controls a pod. Such a controller does not
+/// know the finalizer, so the pod would stay terminating for ever; a controller of a custom resource may.
+fn is_controlled_by_workload(pod: &Pod) -> bool {
+    const WORKLOADS: [(&str, &str); 4] = [
+        ("apps/v1", "DaemonSet"),
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+        ("v1", "ReplicationController"),
+    ];
+    let is_controller = |(api_version, kind): &(&str, &str)| {
+        pod.meta
+            .controller_ref()
+            .is_some_and(|owner| owner.api_version == **api_version && owner.kind == **kind)
+    };
+    WORKLOADS.iter().any(is_controller)
 }

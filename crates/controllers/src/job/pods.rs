@@ -33,7 +33,8 @@ pub(super) enum PodChanges {
     None,
     /// Delete these pods without counting them.
     Delete(Vec<Arc<Pod>>),
-    /// Create one pod per entry; the entry is the completion index of an Indexed Job.
+    /// Create one pod per entry; the entry is the completion index of an Indexed Job. There is no entry if
+    /// pods are missing but every index has failed, succeeded or has a pod.
     Create(Vec<Option<i64>>),
     /// Create pods after this backoff.
     Wait(Duration),
@@ -131,7 +132,6 @@ fn creations(inputs: &JobView, missing: usize) -> PodChanges {
     let (due, waiting): (Vec<i64>, Vec<i64>) = pending.iter().partition(|index| wait_of(index).is_zero());
     match waiting.iter().map(wait_of).min() {
         Some(shortest) if due.is_empty() => PodChanges::Wait(shortest.max(REQUEUE_DELAY_MIN)),
-        _ if due.is_empty() => PodChanges::None,
         _ => PodChanges::Create(due.into_iter().map(Some).collect()),
     }
 }
@@ -176,6 +176,9 @@ fn body(
         }
         let name = &job.meta.key.name;
         *entry(&mut template, &["spec", "hostname"]) = json!(format!("{name}-{index}"));
+    }
+    if let Some(group) = &inputs.pod_group {
+        *entry(&mut template, &["spec", "schedulingGroup"]) = json!({"podGroupName": group});
     }
     let mut body = pod_from_template::<Job>(&template, &job.meta)?;
     let metadata = &mut body["metadata"];

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use keleustes_objects::{Job, JobStatus, Pod};
 use keleustes_plan::{
-    Applied, BoxFuture, Context, InvolvedObject, Item, Memory, Outcome, Plan, PlannedEvent, ReconcileError,
-    Reconciler, Requeue,
+    Applied, Context, InvolvedObject, Item, Memory, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler,
+    Requeue,
 };
 
 use super::memory::JobMemory;
@@ -16,7 +16,7 @@ use super::pods::PodChanges;
 use super::tracking::Counted;
 use super::verdict::JobVerdict;
 use super::view::{Gathered, GatheredJob, JobView};
-use super::{JobOptions, metrics, pods, status, tracking, verdict};
+use super::{JobOptions, metrics, pods, scheduling, status, tracking, verdict};
 
 pub(super) struct JobReconciler {
     pub(super) options: JobOptions,
@@ -36,23 +36,13 @@ struct ManageResult {
 }
 
 impl Reconciler for JobReconciler {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.sync_job(cx, item))
-    }
-}
-
-impl JobReconciler {
-    async fn sync_job(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        for measurement in self.memory.with(JobMemory::take_measurements) {
-            cx.measure(measurement);
-        }
-        let gathered = match cx.gather(|view| Gathered::gather(view, item)) {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        let gathered = match cx.gather(|view| Gathered::gather(view, item, &self.options)) {
             Gathered::Reconcile(gathered) => gathered,
-            Gathered::InvalidSelector(why) => return Err(ReconcileError::because(why)),
+            Gathered::InvalidSelector(job) => {
+                metrics::observe_sync(cx, &job, SyncAction::Reconciling, false, 0.0);
+                return Err(ReconcileError::because("the Job's selector is missing or invalid"));
+            }
             Gathered::ManagedExternally => return Ok(Requeue::Forget),
             Gathered::NotFoundOrFinished => {
                 self.memory.with(|memory| memory.forget(&item.key));
@@ -72,7 +62,9 @@ impl JobReconciler {
         metrics::observe_sync(cx, &job, action, result.is_ok(), seconds);
         result
     }
+}
 
+impl JobReconciler {
     async fn manage_and_track(
         &self,
         cx: &mut Context<'_>,
@@ -80,6 +72,9 @@ impl JobReconciler {
         action: &mut SyncAction,
     ) -> Result<Requeue, ReconcileError> {
         let inputs = &mut gathered.claim_pods(cx, &self.memory).await?;
+        if self.options.enable_workloads {
+            inputs.pod_group = scheduling::pod_group(cx, inputs).await?;
+        }
         let (mut verdict, mut suspension) = (verdict::of(inputs), None);
         let mut status = inputs.job.status.clone();
         status.start_time = inputs.start_time;
@@ -145,13 +140,14 @@ impl JobReconciler {
             PodChanges::Create(indexes) => {
                 managed.action = SyncAction::PodsCreated;
                 let applied = cx.apply(pods::create(inputs, &indexes)).await;
-                let count = |wanted: fn(&Outcome) -> bool| {
-                    count(applied.outcomes.iter().filter(|outcome| wanted(outcome)))
-                };
-                let tried = count(|outcome| !matches!(outcome, Outcome::NotSent));
-                let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
-                metrics::observe_pod_creation(cx, creation_reason(inputs), tried, failed);
-                managed.active += tried - failed;
+                let creations = CreationCounts::of(&applied.outcomes);
+                metrics::observe_pod_creation(
+                    cx,
+                    creation_reason(inputs),
+                    creations.created,
+                    creations.failed,
+                );
+                managed.active += creations.created + creations.refused;
                 managed.retry = applied.error;
             }
         }
@@ -210,7 +206,9 @@ impl JobReconciler {
             outcomes.filter(|(_, outcome)| matches!(outcome, Outcome::Done { .. } | Outcome::Unneeded));
         let untracked: Vec<_> = untracked.map(|(pod, _)| pod.clone()).collect();
         self.remember_untracked(inputs, &untracked);
-        counted.uids_with_finalizer.retain(|uid| untracked.iter().all(|pod| pod.meta.uid != *uid));
+        for pod in &untracked {
+            counted.uids_with_finalizer.remove(&pod.meta.uid);
+        }
         let mut status = counted.status;
         tracking::count_pods_without_finalizer(&mut status, &counted.uids_with_finalizer);
         let all_counted =
@@ -278,6 +276,25 @@ impl ManageResult {
         self.terminating += deleted;
         self.ready -= count(pods.iter().filter(|pod| pod.is_ready()));
         self.retry = applied.error;
+    }
+}
+
+/// The outcomes of pod creations. Those that were not sent are in no count.
+struct CreationCounts {
+    created: i32,
+    failed: i32,
+    /// Refused because the namespace is terminating. As in the original these pods count as active and in no
+    /// metric.
+    refused: i32,
+}
+
+impl CreationCounts {
+    fn of(outcomes: &[Outcome]) -> Self {
+        let count = |wanted: fn(&Outcome) -> bool| count(outcomes.iter().filter(|outcome| wanted(outcome)));
+        // The response to a creation that was ignored has no name.
+        let refused = count(|outcome| matches!(outcome, Outcome::Done { name, .. } if name.is_empty()));
+        let created = count(|outcome| matches!(outcome, Outcome::Done { .. })) - refused;
+        Self { created, failed: count(|outcome| matches!(outcome, Outcome::Failed(_))), refused }
     }
 }
 

@@ -88,7 +88,7 @@ impl Counted {
     ) {
         let uid = &member.pod.meta.uid;
         let uncounted = self.status.uncounted_terminated_pods.get_or_insert_default();
-        if uncounted.failed.contains(uid) {
+        if inputs.uncounted.failed.contains(uid) {
             return;
         }
         let fails_with_job = verdict.is_some_and(|verdict| !verdict.is_success);
@@ -100,7 +100,7 @@ impl Counted {
                     let index = inputs.index_in_range(member);
                     new_indexes.extend(index.filter(|index| !indexes.previously_succeeded.contains(*index)));
                 }
-                None if uncounted.succeeded.contains(uid) => {}
+                None if inputs.uncounted.succeeded.contains(uid) => {}
                 None => uncounted.succeeded.push(uid.clone()),
             }
         } else if (inputs.is_failed(&member.pod) || fails_with_job) && inputs.is_in_range(member) {

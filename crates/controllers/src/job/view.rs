@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use keleustes_objects::{Job, Pod, PodPhase, Time, Uid, UncountedTerminatedPods};
+use keleustes_objects::{ArcStr, Job, Pod, PodPhase, Time, Uid, UncountedTerminatedPods};
 use keleustes_plan::{Context, Item, Memory, ReconcileError, View};
 
 use super::backoff::{BackoffRecord, finished_at};
 use super::failure_policy::{FailurePolicyMatch, match_failure_policy};
 use super::indexes::Indexes;
 use super::memory::JobMemory;
-use super::{TRACKING_FINALIZER, has_tracking_finalizer, is_managed_externally, is_tracked_or_adopted};
+use super::{JobOptions, TRACKING_FINALIZER, has_tracking_finalizer, is_tracked_or_adopted};
 use crate::workloads::adoption::{Claimed, claim_if};
 use crate::workloads::owners::controlled_by_or_orphans;
 
@@ -23,7 +23,7 @@ pub(super) enum Gathered {
     /// The completion mode is unknown.
     UnknownCompletionMode(Arc<Job>),
     /// The selector is missing or invalid.
-    InvalidSelector(&'static str),
+    InvalidSelector(Arc<Job>),
     /// The Job must be reconciled, after its pods are claimed.
     Reconcile(GatheredJob),
 }
@@ -41,7 +41,7 @@ pub(super) struct JobView {
     /// Its pods, including those just adopted.
     pub(super) members: Vec<Member>,
     /// Pods that the status lists as uncounted.
-    pub(super) uncounted: UncountedTerminatedPods,
+    pub(super) uncounted: UncountedPods,
     pub(super) now: Time,
     /// When the Job started; now, if this reconcile starts it.
     pub(super) start_time: Option<Time>,
@@ -53,6 +53,24 @@ pub(super) struct JobView {
     pub(super) backoff: BackoffRecord,
     /// The indexes of an Indexed Job.
     pub(super) indexes: Option<IndexView>,
+    /// The PodGroup of new pods.
+    pub(super) pod_group: Option<ArcStr>,
+}
+
+/// The pods that the status lists as uncounted.
+pub(super) struct UncountedPods {
+    pub(super) succeeded: BTreeSet<Uid>,
+    pub(super) failed: BTreeSet<Uid>,
+}
+
+impl UncountedPods {
+    fn of(job: &Job) -> Self {
+        let lists = job.status.uncounted_terminated_pods.as_ref();
+        let set = |list: fn(&UncountedTerminatedPods) -> &Vec<Uid>| {
+            lists.map(list).into_iter().flatten().cloned().collect()
+        };
+        Self { succeeded: set(|lists| &lists.succeeded), failed: set(|lists| &lists.failed) }
+    }
 }
 
 /// The states of the indexes of an Indexed Job.
@@ -79,9 +97,9 @@ pub(super) struct Member {
 }
 
 impl Gathered {
-    pub(super) fn gather(view: &View<'_>, item: &Item) -> Self {
+    pub(super) fn gather(view: &View<'_>, item: &Item, options: &JobOptions) -> Self {
         let Some(job) = view.get::<Job>(item) else { return Self::NotFoundOrFinished };
-        if is_managed_externally(job) {
+        if options.is_managed_externally(job) {
             return Self::ManagedExternally;
         }
         if job.is_finished() {
@@ -92,7 +110,7 @@ impl Gathered {
         }
         let selector = job.spec.selector.as_ref().and_then(|selector| selector.matcher().ok());
         let Some(selector) = selector else {
-            return Self::InvalidSelector("the Job's selector is missing or invalid");
+            return Self::InvalidSelector(job.clone());
         };
         let candidates = controlled_by_or_orphans(view.store::<Pod>(), &**job);
         let matches = |pod: &Pod| selector.matches(&pod.meta.labels);
@@ -131,12 +149,13 @@ impl GatheredJob {
 
 impl JobView {
     fn of(job: Arc<Job>, members: Vec<Member>, previous: BackoffRecord, now: Time) -> Self {
-        let uncounted = job.status.uncounted_terminated_pods.clone().unwrap_or_default();
+        let uncounted = UncountedPods::of(&job);
         let starts = job.status.start_time.is_none() && !job.spec.suspend;
         let start_time = if starts { Some(now) } else { job.status.start_time };
         let (succeeded, failed, backoff) = (0, 0, previous);
+        let (indexes, pod_group) = (None, None);
         let mut inputs =
-            Self { job, members, uncounted, now, start_time, succeeded, failed, backoff, indexes: None };
+            Self { job, members, uncounted, now, start_time, succeeded, failed, backoff, indexes, pod_group };
         inputs.count(previous);
         if inputs.job.is_indexed() {
             let indexes = IndexView::of(&inputs);
@@ -148,14 +167,14 @@ impl JobView {
 
     /// Counts pods that the status has counted, lists as uncounted, or does not contain yet.
     fn count(&mut self, previous: BackoffRecord) {
-        let is_new = |member: &&Member, listed: &[Uid]| {
+        let is_new = |member: &&Member, listed: &BTreeSet<Uid>| {
             member.has_tracking_finalizer
                 && !listed.contains(&member.pod.meta.uid)
                 && self.is_in_range(member)
         };
         let listed_failed = &self.uncounted.failed;
         let succeeded = |member: &&Member| {
-            // A pod that is listed as failed stays failed.
+            // A pod that is listed as failed stays failed, so that no pod is counted as both.
             member.pod.phase == PodPhase::Succeeded
                 && is_new(member, &self.uncounted.succeeded)
                 && !listed_failed.contains(&member.pod.meta.uid)
@@ -220,8 +239,9 @@ impl JobView {
 
     /// Marks pods whose finalizer has been removed.
     pub(super) fn mark_finalizer_removed(&mut self, pods: &[Arc<Pod>]) {
+        let removed: BTreeSet<&Uid> = pods.iter().map(|pod| &pod.meta.uid).collect();
         for member in &mut self.members {
-            member.has_tracking_finalizer &= pods.iter().all(|pod| pod.meta.uid != member.pod.meta.uid);
+            member.has_tracking_finalizer &= !removed.contains(&member.pod.meta.uid);
         }
     }
 
@@ -239,10 +259,8 @@ impl IndexView {
         let (status, completions) = (&inputs.job.status, inputs.completions());
         let tracked = || inputs.members.iter().filter(|member| member.has_tracking_finalizer);
         let previously_succeeded = Indexes::parse(&status.completed_indexes, completions);
-        // A pod that is listed as failed stays failed: it is never counted as both.
-        let is_listed = |member: &&Member| inputs.uncounted.failed.contains(&member.pod.meta.uid);
-        let succeeded =
-            tracked().filter(|member| member.pod.phase == PodPhase::Succeeded && !is_listed(member));
+        // The index of a pod that was listed as failed and then exited with 0 has succeeded as well.
+        let succeeded = tracked().filter(|member| member.pod.phase == PodPhase::Succeeded);
         let succeeded =
             previously_succeeded.with(succeeded.filter_map(|member| inputs.index_in_range(member)));
         let failed = inputs.job.spec.backoff_limit_per_index.map(|limit| {

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use keleustes_objects::{ErrorReason, Key, Namespace};
 use keleustes_plan::{
-    BoxFuture, Change, Context, Controller, Enqueue, Grant, Item, Loop, OnFailure, Outcome, Plan,
-    QpsMultiplier, RateLimiter, ReconcileError, Reconciler, Requeue, View, Write,
+    Change, Context, Controller, Enqueue, Grant, Item, Loop, OnFailure, Outcome, Plan, QpsMultiplier,
+    RateLimiter, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::Value;
 
@@ -63,6 +63,7 @@ pub fn controller(options: &NamespaceOptions) -> Controller {
         ])
         .with_loop(
             Loop::reconciling("namespace", NamespaceReconciler)
+                .keyed_by::<Namespace>()
                 .enqueue_on::<Namespace>(namespace_changed)
                 .resync_every(options.sync_period)
                 .rate_limited_by(LIMITER)
@@ -79,12 +80,8 @@ fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, enqueue: &mut Enq
 struct NamespaceReconciler;
 
 impl Reconciler for NamespaceReconciler {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(reconcile(cx, item))
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        reconcile(cx, item).await
     }
 }
 

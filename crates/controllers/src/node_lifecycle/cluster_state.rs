@@ -15,7 +15,7 @@ use super::zones::Zones;
 /// Lost on failover. The new leader starts with every node as if its heartbeat had just been received and
 /// every zone in state `Initial`: taints are added later than they would have been, and rate limited from the
 /// start.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ClusterState {
     nodes: BTreeMap<ArcStr, Health>,
     pub(super) zones: Zones,

@@ -12,7 +12,10 @@ use super::taints::{patch, updated_taints};
 
 /// The loop.
 pub(super) fn the_loop() -> Loop {
-    Loop::deciding("node_lifecycle_controller", decide).enqueue_on::<Node>(node_changed).workers(8)
+    Loop::deciding("node_lifecycle_controller", decide)
+        .keyed_by::<Node>()
+        .enqueue_on::<Node>(node_changed)
+        .workers(8)
 }
 
 fn node_changed(change: &Change<Node>, _: &View<'_>, enqueue: &mut Enqueue) {
@@ -94,6 +97,7 @@ fn plan_labels(node: &Node, plan: &mut Plan) {
 mod tests {
     use keleustes_objects::{ApiError, Key};
     use keleustes_plan::rehearsal::RehearsalCluster;
+    use keleustes_plan::rehearsal::is_retried_because;
     use serde_json::Value;
 
     use super::*;
@@ -228,14 +232,15 @@ mod tests {
         };
         let transcript = reconcile_failing(ErrorReason::Unavailable);
         assert!(
-            transcript.ends_with("retry: refused\n") && transcript.matches("patch nodes").count() == 2,
+            is_retried_because(&transcript, "refused") && transcript.matches("FAILED: refused").count() == 2,
             "{transcript}"
         );
         let transcript = reconcile_failing(ErrorReason::NotFound);
-        assert_eq!(transcript.matches("which is fine").count(), 2, "{transcript}");
+        assert_eq!(transcript.matches("(ignored: refused)").count(), 2, "{transcript}");
         let transcript = reconcile_failing(ErrorReason::Conflict);
-        assert!(transcript.starts_with(
-            "patch nodes n because its conditions require other NoSchedule taints (refused, which is fine"
-        ));
+        assert!(
+            transcript
+                .starts_with("patch nodes n because its conditions require other NoSchedule taints (ignored")
+        );
     }
 }

@@ -181,6 +181,7 @@ mod tests {
     fn at(seconds: u64) -> Now {
         Now {
             wall: Time::from_unix_seconds(1_800_000_000).plus_seconds(i64::try_from(seconds).unwrap()),
+            wall_subsecond_nanoseconds: 0,
             monotonic: Duration::from_secs(seconds),
         }
     }

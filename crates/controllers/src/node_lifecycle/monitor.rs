@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use keleustes_objects::{ArcStr, Key, Lease, NO_EXECUTE, Node, Object as _};
 use keleustes_plan::{
-    BoxFuture, Context, Item, Loop, Memory, Now, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue,
-    View,
+    Context, Item, Loop, Memory, Now, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View,
 };
 
 use super::NodeLifecycleOptions;
@@ -46,12 +45,8 @@ pub(super) struct Monitor {
 }
 
 impl Reconciler for Monitor {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        _: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(async move { Ok(self.reconcile_once(cx).await) })
+    async fn reconcile(&self, cx: &mut Context<'_>, _: &Item) -> Result<Requeue, ReconcileError> {
+        Ok(self.reconcile_once(cx).await)
     }
 }
 

@@ -20,6 +20,7 @@ use crate::pods_by_node::BY_NODE;
 /// The loop. Each worker patches one pod at a time.
 pub(super) fn the_loop(cluster_state: Memory<ClusterState>) -> Loop {
     Loop::deciding("node_lifecycle_controller_pods", decide)
+        .keyed_by::<Pod>()
         .enqueue_on::<Pod>(move |change, _, enqueue| pod_changed(&cluster_state, change, enqueue))
         .enqueue_on::<Node>(node_changed)
         .reads_index(BY_NODE)
@@ -91,6 +92,7 @@ mod tests {
     use keleustes_objects::ApiError;
     use keleustes_plan::Now;
     use keleustes_plan::rehearsal::RehearsalCluster;
+    use keleustes_plan::rehearsal::is_retried_because;
     use serde_json::Value;
 
     use super::*;
@@ -121,7 +123,11 @@ mod tests {
 
         /// Records that a health check has seen a node.
         fn seen(&self, node: Value) {
-            let now = Now { wall: Time::from_unix_seconds(0), monotonic: std::time::Duration::ZERO };
+            let now = Now {
+                wall: Time::from_unix_seconds(0),
+                wall_subsecond_nanoseconds: 0,
+                monotonic: std::time::Duration::ZERO,
+            };
             let node: Node = serde_json::from_value(node).unwrap();
             self.cluster_state.with(|cluster_state| drop(cluster_state.observe(&node, None, now).clone()));
         }
@@ -144,7 +150,7 @@ mod tests {
         })
     }
 
-    const EVENT: &str = "event Warning NodeNotReady: Node is not ready\n";
+    const EVENT: &str = "event Warning NodeNotReady on Pod a/x uid=x: Node is not ready\n";
 
     /// Proves NLC-10, NLC-41.
     #[test]
@@ -260,7 +266,8 @@ mod tests {
             transcript
         };
         for reason in [ErrorReason::Conflict, ErrorReason::Unavailable] {
-            assert!(reconcile_failing(reason).ends_with(&format!("{EVENT}retry: refused\n")));
+            let transcript = reconcile_failing(reason);
+            assert!(transcript.contains(EVENT) && is_retried_because(&transcript, "refused"), "{transcript}");
         }
         assert!(!reconcile_failing(ErrorReason::NotFound).contains("event"));
     }

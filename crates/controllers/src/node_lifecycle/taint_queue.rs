@@ -9,7 +9,7 @@ use std::time::Duration;
 use keleustes_objects::ArcStr;
 
 /// The queued nodes of one zone.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct TaintQueue {
     /// When each node is due, and its sequence number among those due at the same time.
     queued: BTreeMap<ArcStr, (Duration, u64)>,
@@ -73,7 +73,7 @@ impl TaintQueue {
 }
 
 /// A token bucket with burst 1.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct TaintRateLimiter {
     /// Tokens per second; zero or less means never.
     per_second: f32,

@@ -136,6 +136,7 @@ fn controller_has_upstreams_names_and_defaults() {
     assert_eq!((controller.name, controller.aliases), ("node-lifecycle-controller", &["nodelifecycle"][..]));
     assert_eq!(controller.service_account, Some("node-controller"));
     assert_eq!(controller.event_component, Some("node-controller"));
+    assert!(controller.debug_handler.is_none() && controller.observer.is_none());
     let verbs: Vec<_> = controller.grants.iter().flat_map(|grant| grant.verbs).collect();
     assert!(!verbs.contains(&&"delete"), "it deletes nothing");
     let reads = |at: usize| -> Vec<_> {
@@ -159,20 +160,23 @@ fn controller_has_upstreams_names_and_defaults() {
     assert_eq!((eviction_rates.large_cluster_size_threshold, lease_circuit_breaker), (50, true));
 }
 
-/// Proves NLC-1, NLC-14, NLC-72.
+/// Proves NLC-1, NLC-14, NLC-71, NLC-72.
 #[test]
 fn health_checks_repeat_and_record_added_and_removed_nodes() {
     let mut cluster = test_cluster();
     cluster.put::<Node>(node("n", "True", &[]));
     let transcript = cluster.reconcile();
-    let event = "event Normal RegisteredNode: Node n event: Registered Node n in Controller\n";
+    let event =
+        "event Normal RegisteredNode on Node n uid=uid-n: Node n event: Registered Node n in Controller\n";
     assert!(transcript.contains(event) && transcript.ends_with("requeue after 5s\n"), "{transcript}");
     // Between two health checks only queued taints are added.
     cluster.take_node("n");
     assert_eq!(cluster.later(4).reconcile(), "requeue after 1s\n");
     let transcript = cluster.later(1).reconcile();
     assert!(
-        transcript.contains("event Normal RemovingNode: Node n event: Removing Node n from Controller\n"),
+        transcript.contains(
+            "event Normal RemovingNode on Node n uid=uid-n: Node n event: Removing Node n from Controller\n"
+        ),
         "{transcript}"
     );
     assert!(cluster.later(5).actions().is_empty());
@@ -239,7 +243,7 @@ fn node_without_heartbeat_is_marked_unknown() {
     let expected = [
         "get leases.coordination.k8s.io kube-node-lease/n",
         "patch nodes/status n",
-        "event Normal NodeNotReady: Node n status is now: NodeNotReady",
+        "event Normal NodeNotReady on Node n uid=uid-n: Node n status is now: NodeNotReady",
     ];
     assert_eq!(actions.iter().map(|(_, action)| action.as_str()).take(3).collect::<Vec<_>>(), expected);
     // Its last heartbeat was in second 20; the first health check after more than 50 s is in second 75.
@@ -359,7 +363,7 @@ fn stale_lease_cache_marks_no_node_unknown() {
         [
             "get leases.coordination.k8s.io kube-node-lease/m".to_owned(),
             "patch nodes/status m".to_owned(),
-            "event Normal NodeNotReady: Node m status is now: NodeNotReady".to_owned(),
+            "event Normal NodeNotReady on Node m uid=uid-m: Node m status is now: NodeNotReady".to_owned(),
         ]
     );
 }
@@ -660,23 +664,29 @@ fn leaving_full_disruption_restarts_all_grace_periods() {
 /// Proves NLC-55.
 #[test]
 fn nodes_excluded_from_disruption_do_not_count_but_are_monitored() {
-    let mut cluster = test_cluster();
-    let excluded = |ready: &str| {
-        let mut node = node("x", ready, &[]);
-        node["metadata"]["labels"]["node.kubernetes.io/exclude-disruption"] = json!("");
-        node
-    };
-    cluster.put::<Node>(node("a", "True", &[])).put::<Node>(excluded("False"));
-    let transcript = cluster.reconcile();
-    assert!(
-        transcript.contains("zone_size{:\0:z} 1\n")
-            && transcript.contains("unhealthy_nodes_in_zone{:\0:z} 0\n"),
-        "{transcript}"
-    );
-    assert_eq!(cluster.later(1).actions(), ["patch nodes x not-ready"]);
-    cluster.put::<Node>(excluded("True"));
-    let transcript = cluster.run(60, &["a"]);
-    assert!(transcript.iter().any(|(_, action)| action == "patch nodes/status x"), "{transcript:?}");
+    const EXCLUDE: &str = "node.kubernetes.io/exclude-disruption";
+    // Any value excludes; another label does not.
+    for (label, value, counted) in [(EXCLUDE, "", 1), (EXCLUDE, "false", 1), ("example.com/other", "true", 2)]
+    {
+        let mut cluster = test_cluster();
+        let labelled = |ready: &str| {
+            let mut node = node("x", ready, &[]);
+            node["metadata"]["labels"][label] = json!(value);
+            node
+        };
+        cluster.put::<Node>(node("a", "True", &[])).put::<Node>(labelled("False"));
+        let transcript = cluster.reconcile();
+        let unhealthy = counted - 1;
+        assert!(
+            transcript.contains(&format!("zone_size{{:\0:z}} {counted}\n"))
+                && transcript.contains(&format!("unhealthy_nodes_in_zone{{:\0:z}} {unhealthy}\n")),
+            "{label}={value}: {transcript}"
+        );
+        assert_eq!(cluster.later(1).actions(), ["patch nodes x not-ready"]);
+        cluster.put::<Node>(labelled("True"));
+        let transcript = cluster.run(60, &["a"]);
+        assert!(transcript.iter().any(|(_, action)| action == "patch nodes/status x"), "{transcript:?}");
+    }
 }
 
 /// Proves NLC-55, NLC-77, NLC-86.
@@ -725,6 +735,11 @@ fn zones_are_dropped_without_countable_nodes_but_kept_without_known_health() {
         transcript.contains("evictions_total{:\0:z} 0"),
         "the zone is added again in each health check: {transcript}"
     );
+    // A counted node keeps it.
+    cluster.put::<Node>(node("b", "True", &[]));
+    cluster.later(5).reconcile();
+    let transcript = cluster.later(5).reconcile();
+    assert!(!transcript.contains("evictions_total") && transcript.contains("zone_size"), "{transcript}");
     // See `stale_lease_cache_marks_no_node_unknown` for the other half.
 }
 

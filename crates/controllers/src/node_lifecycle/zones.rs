@@ -91,10 +91,10 @@ pub(super) enum DisruptionChange {
 ///
 /// Lost on failover; zones start in the state [`ZoneState::Initial`], and the first health check determines their
 /// state before more than one node of each can be tainted.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Zones(BTreeMap<ArcStr, Zone>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Zone {
     /// `None` after a health check that counted no node of the zone. Nodes that do not count are tainted too, so
     /// the queue stays until the next health check starts a new one.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use keleustes_objects::{InternedStr, Key, Node, Object as _, Pod, Time};
 use keleustes_plan::{
-    BoxFuture, Context, Controller, Grant, Item, Loop, Memory, Metric, OnFailure, Outcome, PatchKind, Plan,
+    Context, Controller, Grant, Item, Loop, Memory, Metric, OnFailure, Outcome, PatchKind, Plan,
     ReconcileError, Reconciler, Requeue, Write,
 };
 use serde_json::json;
@@ -107,15 +107,9 @@ struct PodGc {
 }
 
 impl Reconciler for PodGc {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        _: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(async move {
-            self.collect(cx).await;
-            Ok(Requeue::After(GC_CHECK_PERIOD))
-        })
+    async fn reconcile(&self, cx: &mut Context<'_>, _: &Item) -> Result<Requeue, ReconcileError> {
+        self.collect(cx).await;
+        Ok(Requeue::After(GC_CHECK_PERIOD))
     }
 }
 

@@ -12,7 +12,7 @@ const QUARANTINE_TIME: Duration = Duration::from_secs(40);
 ///
 /// Lost on failover: the new leader starts every quarantine again, so pods on deleted nodes are deleted
 /// later, never too early.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Quarantine(BTreeMap<InternedStr, Duration>);
 
 impl Quarantine {

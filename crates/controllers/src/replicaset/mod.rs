@@ -67,6 +67,7 @@ pub fn controller(options: &ReplicaSetOptions) -> Controller {
 /// The control loop for ReplicaSets or ReplicationControllers.
 pub(crate) fn replica_loop<R: Replicated>(queue: &'static str, options: &ReplicaSetOptions) -> Loop {
     Loop::reconciling(queue, reconcile::ReplicaSetReconciler::<R>::new(options.clone()))
+        .keyed_by::<R>()
         .enqueue_on::<R>(enqueue_self)
         .enqueue_on::<Pod>(enqueue::pod_changed::<R>)
         .reads_index(by_controller::<Pod>())

@@ -5,9 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use keleustes_objects::{InternedStr, Pod, Time};
-use keleustes_plan::{
-    BoxFuture, Context, Item, Outcome, ReconcileError, Reconciler, Requeue, StatusUrgency, View,
-};
+use keleustes_plan::{Context, Item, Outcome, ReconcileError, Reconciler, Requeue, StatusUrgency, View};
 
 use super::{ReplicaSetOptions, Replicated, scale, status};
 use crate::workloads::adoption::{Claimed, claim};
@@ -87,8 +85,10 @@ impl<R: Replicated> ReplicaSetReconciler<R> {
     pub(super) fn new(options: ReplicaSetOptions) -> Self {
         Self { options, kind: PhantomData }
     }
+}
 
-    async fn reconcile_key(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+impl<R: Replicated> Reconciler for ReplicaSetReconciler<R> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         let Some((mut inputs, claimed)) = cx.gather(|view| Inputs::<R>::gather(view, item)) else {
             return Ok(Requeue::Forget);
         };
@@ -119,15 +119,5 @@ impl<R: Replicated> ReplicaSetReconciler<R> {
         } else {
             Requeue::Forget
         })
-    }
-}
-
-impl<R: Replicated> Reconciler for ReplicaSetReconciler<R> {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.reconcile_key(cx, item))
     }
 }

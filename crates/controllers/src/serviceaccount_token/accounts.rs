@@ -6,7 +6,10 @@ use keleustes_plan::{Change, Enqueue, Item, Loop, Plan, View};
 use super::{BY_ACCOUNT, QUEUE, delete};
 
 pub(super) fn the_loop() -> Loop {
-    Loop::deciding(QUEUE, decide).enqueue_on::<ServiceAccount>(account_changed).reads_index(BY_ACCOUNT)
+    Loop::deciding(QUEUE, decide)
+        .keyed_by::<ServiceAccount>()
+        .enqueue_on::<ServiceAccount>(account_changed)
+        .reads_index(BY_ACCOUNT)
 }
 
 /// The item carries the UID, because after a deletion or recreation the cache no longer contains it.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use keleustes_objects::{ErrorReason, Key, ServiceAccount, TokenSecret, Uid};
 use keleustes_plan::{
-    BoxFuture, Change, Context, Edited, Enqueue, Item, Loop, OnFailure, Plan, ReconcileError, Reconciler,
-    Requeue, View, Write,
+    Change, Context, Edited, Enqueue, Item, Loop, OnFailure, Plan, ReconcileError, Reconciler, Requeue, View,
+    Write,
 };
 use serde_json::Value;
 
@@ -17,6 +17,7 @@ const CONFLICT_ATTEMPTS: u32 = 10;
 
 pub(super) fn the_loop(options: &ServiceAccountTokenOptions) -> Loop {
     Loop::reconciling(QUEUE, SecretReconciler { contents: Contents::new(options) })
+        .keyed_by::<TokenSecret>()
         .enqueue_on::<TokenSecret>(secret_changed)
         .reads::<ServiceAccount>()
 }
@@ -40,17 +41,7 @@ struct SecretReconciler {
 }
 
 impl Reconciler for SecretReconciler {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.reconcile_item(cx, item))
-    }
-}
-
-impl SecretReconciler {
-    async fn reconcile_item(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         let nameless = item.namespace.is_empty() || item.name.is_empty();
         if nameless || item.attribute("uid").is_empty() || item.attribute("account").is_empty() {
             return Ok(Requeue::Forget);
@@ -72,7 +63,9 @@ impl SecretReconciler {
         };
         cx.apply(plan).await.all_done().map(|()| Requeue::Forget)
     }
+}
 
+impl SecretReconciler {
     /// Reads the Secret live and adds the missing data.
     fn fill(&self, secret: &TokenSecret, account: &ServiceAccount) -> Plan {
         if !self.contents.is_incomplete(secret) {

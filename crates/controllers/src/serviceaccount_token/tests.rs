@@ -1,5 +1,6 @@
 //! Decision tables of the token controller.
 
+use keleustes_plan::rehearsal::is_retried_because;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -185,7 +186,7 @@ fn failed_deletion_is_retried_and_does_not_stop_others() {
     let transcript = failing(ErrorReason::Unavailable);
     assert!(transcript.contains("a/t1 because its ServiceAccount is deleted FAILED"), "{transcript}");
     assert!(
-        transcript.contains("delete secrets a/t2") && transcript.ends_with("retry: refused\n"),
+        transcript.contains("delete secrets a/t2") && is_retried_because(&transcript, "refused"),
         "{transcript}"
     );
     for fine in [ErrorReason::NotFound, ErrorReason::Conflict] {
@@ -314,7 +315,7 @@ fn secret_changed_since_the_cache_waits_for_its_watch_event() {
         )
         .0
     };
-    assert_eq!(with_live(Some(newer)), format!("{} (moved on)\n", FILLS.trim_end()));
+    assert_eq!(with_live(Some(newer)), format!("{} (resourceVersion changed)\n", FILLS.trim_end()));
     assert_eq!(with_live(None), format!("{} (gone)\n", FILLS.trim_end()));
 }
 

@@ -8,7 +8,7 @@ use keleustes_plan::{Context, Outcome, Plan, ReconcileError, Write};
 
 use super::inputs::Inputs;
 use super::pods::revision_of;
-use crate::workloads::revisions::{RevisionData, renumber, template_from_data};
+use crate::workloads::revisions::{RevisionData, equal_with_defaults, renumber, template_from_data};
 use crate::workloads::templates::NormalizedTemplate;
 
 /// A label of revisions. Nothing reads it.
@@ -88,8 +88,11 @@ enum Found {
     Nothing,
 }
 
-/// Finds the revision of the template. None is created for a template that has not changed since this program
-/// or the original last observed it.
+/// Finds the revision of the template.
+///
+/// None is created for a template that has not changed since this program or the original last observed it, even
+/// if an upgraded API server shows it with other defaults. An API server does not raise the generation for another
+/// spelling of the same quantity, though, for which the original creates a revision.
 fn find(inputs: &Inputs, data: &RevisionData, semantic_revision_comparison: bool) -> Found {
     let set = &inputs.set;
     let Some(newest) = inputs.revisions.last() else { return Found::Nothing };
@@ -105,13 +108,17 @@ fn find(inputs: &Inputs, data: &RevisionData, semantic_revision_comparison: bool
     let seen = set.meta.generation == set.status.observed_generation;
     let recorded =
         inputs.revisions.iter().find(|existing| *existing.meta.key.name == *set.status.update_revision);
-    if let Some(recorded) = recorded.filter(|_| seen) {
+    if let Some(recorded) = recorded.filter(|recorded| seen && !is_respelled(&set.spec.template, recorded)) {
         return Found::Newest(recorded.meta.key.name.clone());
     }
-    let meaning = NormalizedTemplate::of(&set.spec.template);
-    let same = template_from_data(newest.data.as_str())
-        .is_some_and(|existing| meaning.semantically_equal_with_defaults(&existing));
+    let same = equal_with_defaults(&set.spec.template, newest);
     if same { Found::Newest(newest.meta.key.name.clone()) } else { Found::Nothing }
+}
+
+/// Whether a revision has the values of a template. Its data is known to differ.
+fn is_respelled(template: &PodTemplate, revision: &ControllerRevision) -> bool {
+    template_from_data(revision.data.as_str())
+        .is_some_and(|existing| NormalizedTemplate::of(template).semantically_equal(&existing))
 }
 
 /// Creates the revision of the template and returns its name.

@@ -88,6 +88,7 @@ pub fn controller(options: &StatefulSetOptions) -> Controller {
         ])
         .with_loop(
             Loop::reconciling("statefulset", reconcile::StatefulSetReconciler { options: options.clone() })
+                .keyed_by::<StatefulSet>()
                 .enqueue_on::<StatefulSet>(enqueue_self)
                 .enqueue_on::<Pod>(enqueue::pod_changed)
                 .reads::<PersistentVolumeClaim>()

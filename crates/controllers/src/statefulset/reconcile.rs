@@ -2,8 +2,8 @@
 
 use keleustes_objects::StatefulSetStatus;
 use keleustes_plan::{
-    BoxFuture, Context, InvolvedObject, Item, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler,
-    Requeue, StatusUrgency,
+    Context, InvolvedObject, Item, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue,
+    StatusUrgency,
 };
 
 use super::history::History;
@@ -20,53 +20,6 @@ pub(super) struct StatefulSetReconciler {
 }
 
 impl StatefulSetReconciler {
-    async fn reconcile_key(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let Some(gathered) = cx.gather(|view| Gathered::gather(view, item)) else {
-            return Ok(Requeue::Forget);
-        };
-        let inputs = gathered.settle(cx).await?;
-        let history = match History::settle(cx, &inputs, self.options.semantic_revision_comparison).await {
-            Ok(history) => history,
-            Err(retry) => {
-                cx.apply(History::clean_up(&inputs, None)).await;
-                return Err(retry);
-            }
-        };
-        if inputs.set.spec.update_strategy.r#type == RECREATE && !self.options.allow_recreate_strategy {
-            let refusal = reject_recreate(cx, &inputs).await;
-            cx.apply(History::clean_up(&inputs, Some(&history))).await;
-            return Err(refusal);
-        }
-        let mut new_status = status::of(&inputs, &history);
-        let done = self.work(cx, &inputs, &history, &mut new_status).await;
-        status::complete(&inputs, &mut new_status);
-        if self.options.honor_max_unavailable {
-            let most = rolling::max_unavailable(&inputs.set);
-            cx.measure(
-                MAX_UNAVAILABLE.measurement(&labels(&inputs).each_ref().map(String::as_str), most.into()),
-            );
-        }
-        // A failed reconcile is retried with backoff; its status must not wait for that.
-        let status_urgency = if done.is_ok() {
-            status::status_urgency(&inputs, &new_status)
-        } else {
-            StatusUrgency::Immediate
-        };
-        let status_written = cx.apply(status::plan(&inputs, &new_status, status_urgency)).await;
-        let cleaned = cx.apply(History::clean_up(&inputs, Some(&history))).await;
-        // An error of the pod writes takes precedence over an error of the status write.
-        done?;
-        status_written.all_done()?;
-        cleaned.all_done()?;
-        let unavailable = new_status.ready_replicas != new_status.available_replicas;
-        let wanted = inputs.set.spec.min_ready_seconds;
-        Ok(if unavailable {
-            requeue_when_available(&inputs.pods, wanted, inputs.now)
-        } else {
-            Requeue::Forget
-        })
-    }
-
     /// Creates, deletes and replaces pods. Nothing is done for a terminating StatefulSet.
     async fn work(
         &self,
@@ -125,11 +78,50 @@ async fn reject_recreate(cx: &mut Context<'_>, inputs: &Inputs) -> ReconcileErro
 }
 
 impl Reconciler for StatefulSetReconciler {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.reconcile_key(cx, item))
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        let Some(gathered) = cx.gather(|view| Gathered::gather(view, item)) else {
+            return Ok(Requeue::Forget);
+        };
+        let inputs = gathered.settle(cx).await?;
+        let history = match History::settle(cx, &inputs, self.options.semantic_revision_comparison).await {
+            Ok(history) => history,
+            Err(retry) => {
+                cx.apply(History::clean_up(&inputs, None)).await;
+                return Err(retry);
+            }
+        };
+        if inputs.set.spec.update_strategy.r#type == RECREATE && !self.options.allow_recreate_strategy {
+            let refusal = reject_recreate(cx, &inputs).await;
+            cx.apply(History::clean_up(&inputs, Some(&history))).await;
+            return Err(refusal);
+        }
+        let mut new_status = status::of(&inputs, &history);
+        let done = self.work(cx, &inputs, &history, &mut new_status).await;
+        status::complete(&inputs, &mut new_status);
+        if self.options.honor_max_unavailable {
+            let most = rolling::max_unavailable(&inputs.set);
+            cx.measure(
+                MAX_UNAVAILABLE.measurement(&labels(&inputs).each_ref().map(String::as_str), most.into()),
+            );
+        }
+        // A failed reconcile is retried with backoff; its status must not wait for that.
+        let status_urgency = if done.is_ok() {
+            status::status_urgency(&inputs, &new_status)
+        } else {
+            StatusUrgency::Immediate
+        };
+        let status_written = cx.apply(status::plan(&inputs, &new_status, status_urgency)).await;
+        let cleaned = cx.apply(History::clean_up(&inputs, Some(&history))).await;
+        // An error of the pod writes takes precedence over an error of the status write.
+        done?;
+        status_written.all_done()?;
+        cleaned.all_done()?;
+        let unavailable = new_status.ready_replicas != new_status.available_replicas;
+        let wanted = inputs.set.spec.min_ready_seconds;
+        Ok(if unavailable {
+            requeue_when_available(&inputs.pods, wanted, inputs.now)
+        } else {
+            Requeue::Forget
+        })
     }
 }

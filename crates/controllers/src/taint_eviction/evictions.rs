@@ -17,10 +17,10 @@ const MAX_REQUEUE_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
 ///
 /// Lost on failover: the new leader starts the full toleration period of every pod on a tainted node again,
 /// so a pod may be evicted later, never earlier.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Evictions(BTreeMap<Key, Eviction>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Eviction {
     /// UID of the pod; a pod recreated with the same name is not affected.
     uid: Uid,

@@ -17,9 +17,8 @@ use keleustes_objects::{
     ErrorReason, Key, Kind as _, NO_EXECUTE, Node, Object as _, Pod, ResourceVersion, Taint, Time, Uid,
 };
 use keleustes_plan::{
-    BoxFuture, Buckets, Change, Context, Controller, Enqueue, Grant, InvolvedObject, Item, Loop, Memory,
-    Metric, Outcome, PatchKind, Plan, PlannedEvent, RateLimiter, ReconcileError, Reconciler, Requeue, View,
-    Write,
+    Buckets, Change, Context, Controller, Enqueue, Grant, InvolvedObject, Item, Loop, Memory, Metric,
+    Outcome, PatchKind, Plan, PlannedEvent, RateLimiter, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::json;
 
@@ -79,6 +78,7 @@ pub fn controller(options: TaintEvictionOptions) -> Controller {
         .metrics([&DELETED, &DELETION_DURATION])
         .with_loop(
             Loop::reconciling("noexec_taint_pod", Evict { options, evictions })
+                .keyed_by::<Pod>()
                 .enqueue_on::<Pod>(move |change, view, enqueue| pod_changed(&of_pods, change, view, enqueue))
                 .enqueue_on::<Node>(move |change, view, enqueue| {
                     node_changed(&of_nodes, change, view, enqueue);
@@ -137,17 +137,7 @@ struct Evict {
 }
 
 impl Reconciler for Evict {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(self.reconcile_pod(cx, item))
-    }
-}
-
-impl Evict {
-    async fn reconcile_pod(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         let (decision, now) = cx.gather(|view| {
             let enable_comparison_operators = self.options.enable_comparison_operators;
             (
@@ -170,7 +160,9 @@ impl Evict {
             }
         }
     }
+}
 
+impl Evict {
     /// Adds the `DisruptionTarget` condition and deletes the pod. Done if the pod no longer exists.
     async fn evict(
         &self,

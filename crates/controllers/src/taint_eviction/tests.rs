@@ -3,14 +3,15 @@
 use keleustes_objects::{ApiError, Kind};
 use keleustes_plan::Action;
 use keleustes_plan::rehearsal::RehearsalCluster;
+use keleustes_plan::rehearsal::is_retried_because;
 use serde_json::Value;
 
 use super::*;
 
 const DELETES: &str =
     "delete pods a/x because it does not, or no longer, tolerate a NoExecute taint of its node\n";
-const MARKING: &str = "event Normal TaintManagerEviction: Marking for deletion Pod a/x\n";
-const CANCELS: &str = "event Normal TaintManagerEviction: Cancelling deletion of Pod a/x\n";
+const MARKING: &str = "event Normal TaintManagerEviction on Pod a/x uid=: Marking for deletion Pod a/x\n";
+const CANCELS: &str = "event Normal TaintManagerEviction on Pod a/x uid=: Cancelling deletion of Pod a/x\n";
 const COUNTS: &str = "measure taint_eviction_controller_pod_deletions_total{} 1\n\
                       measure taint_eviction_controller_pod_deletion_duration_seconds{} 0\n";
 
@@ -86,7 +87,7 @@ fn patches() -> String {
         .to_owned()
 }
 
-/// Proves TE-1, TE-6, TE-35, TE-38.
+/// Proves TE-1, TE-6, TE-26, TE-35, TE-38.
 #[test]
 fn controller_has_upstreams_names() {
     let controller = controller(TaintEvictionOptions::default());
@@ -97,6 +98,13 @@ fn controller_has_upstreams_names() {
     let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     assert_eq!(reads, ["pods", "nodes"]);
     assert_eq!(a_loop.indexes[0].name, "spec.nodeName");
+    // It starts when both caches are synced.
+    assert_eq!((a_loop.workers, a_loop.starts_without.len()), (32, 0));
+    assert!(controller.debug_handler.is_none() && controller.observer.is_none());
+    // Neither PodDisruptionBudgets nor the eviction API: the pods are deleted.
+    let writes: Vec<_> = controller.grants.iter().map(|grant| (grant.group, grant.resource)).collect();
+    assert!(writes.contains(&("", "pods")) && !writes.contains(&("", "pods/eviction")), "{writes:?}");
+    assert!(writes.iter().all(|(group, _)| *group != "policy"), "{writes:?}");
 }
 
 /// Proves TE-2, TE-9, TE-10, TE-14.
@@ -366,6 +374,8 @@ fn new_leader_starts_the_full_toleration_period() {
 /// Proves TE-4, TE-24, TE-30, TE-44.
 #[test]
 fn eviction_is_retried_until_done_and_recorded_once() {
+    let failed =
+        |before: &str, write: &str| format!("{before}{write} FAILED: refused\nretry: {write}: refused\n");
     let a_loop = controller(TaintEvictionOptions::default()).loops.remove(0);
     assert_eq!(
         (a_loop.queue, a_loop.max_retries, a_loop.rate_limiter),
@@ -373,8 +383,8 @@ fn eviction_is_retried_until_done_and_recorded_once() {
     );
     assert_eq!(RETRY_BACKOFF.base_delay, Duration::from_millis(10));
     for (verb, transcript) in [
-        ("patch", format!("{} FAILED: refused\nretry: refused\n", patches().split(": {").next().unwrap())),
-        ("delete", format!("{}{} FAILED: refused\nretry: refused\n", patches(), DELETES.trim_end())),
+        ("patch", failed("", patches().split(": {").next().unwrap())),
+        ("delete", failed(&patches(), DELETES.trim_end())),
     ] {
         let mut cluster =
             test_cluster(&json!([taint("a")]), &json!([])).failing(verb, ErrorReason::Unavailable);
@@ -391,12 +401,12 @@ fn eviction_is_retried_until_done_and_recorded_once() {
 fn toleration_added_while_an_eviction_is_retried_starts_its_period() {
     let no_toleration = || test_cluster(&json!([taint("a")]), &json!([]));
     let mut cluster = no_toleration().failing("delete", ErrorReason::Unavailable);
-    assert!(cluster.reconcile().ends_with("retry: refused\n"));
+    assert!(is_retried_because(&cluster.reconcile(), "refused"));
     assert_eq!(cluster.put::<Pod>(pod("x", &json!([tolerates("a", Some(60))]))), ["a/x"]);
     assert_eq!(cluster.reconcile(), "requeue after 60s\n", "nothing was scheduled, so nothing is cancelled");
     assert_eq!(cluster.later(59).reconcile(), "requeue after 1s\n");
     let transcript = cluster.later(1).reconcile();
-    assert!(transcript.starts_with(MARKING) && transcript.ends_with("retry: refused\n"), "{transcript}");
+    assert!(transcript.starts_with(MARKING) && is_retried_because(&transcript, "refused"), "{transcript}");
     // The period has ended; the same toleration, or a shorter one, does not start another.
     for seconds in [60, 30] {
         cluster.put::<Pod>(pod("x", &json!([tolerates("a", Some(seconds))])));
@@ -420,8 +430,8 @@ fn toleration_extended_before_the_first_attempt_does_not_stop_the_retries() {
     cluster.reconcile();
     cluster.put::<Pod>(pod("x", &json!([tolerates("a", Some(600))])));
     assert_eq!(cluster.later(10).reconcile(), "requeue after 50s\n", "the first period is kept");
-    assert!(cluster.later(50).reconcile().ends_with("retry: refused\n"));
-    assert!(cluster.later(1).reconcile().ends_with("retry: refused\n"));
+    assert!(is_retried_because(&cluster.later(50).reconcile(), "refused"));
+    assert!(is_retried_because(&cluster.later(1).reconcile(), "refused"));
 }
 
 /// Proves TE-32.
@@ -435,7 +445,7 @@ fn not_found_ends_the_eviction() {
     // A conflict may mean that the pod was recreated; the new pod is enqueued when it is cached.
     let transcript =
         test_cluster(&json!([taint("a")]), &json!([])).failing("delete", ErrorReason::Conflict).reconcile();
-    assert!(transcript.ends_with("retry: refused\n"), "{transcript}");
+    assert!(is_retried_because(&transcript, "refused"), "{transcript}");
 }
 
 /// Proves TE-19.

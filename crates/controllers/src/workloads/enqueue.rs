@@ -64,7 +64,7 @@ pub(crate) fn enqueue_owners<O: HasSelector, T: Kind>(
     view: &View<'_>,
     enqueue: &mut Enqueue,
 ) {
-    if change.is_resync() {
+    if change.is_unchanged() {
         return;
     }
     let (old, meta) = (change.old().map(|old| old.meta()), change.latest().meta());

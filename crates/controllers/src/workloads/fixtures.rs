@@ -45,5 +45,5 @@ pub(crate) fn revisions_in(transcript: &str) -> Vec<String> {
         let (verb, rest) = line.split_once(" controllerrevisions.apps a/")?;
         Some(format!("{verb} {}", rest.split(' ').next().unwrap_or_default()))
     };
-    transcript.lines().filter_map(of_revision).collect()
+    transcript.lines().filter(|line| !line.starts_with("retry: ")).filter_map(of_revision).collect()
 }

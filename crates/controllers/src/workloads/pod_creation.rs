@@ -36,8 +36,11 @@ pub(crate) fn pod_from_template<O: Kind>(
     Ok(json!({"metadata": metadata, "spec": template.get("spec").unwrap_or(&nothing)}))
 }
 
-/// The `generateName` of an owner's pods.
+/// The `generateName` of an owner's pods. The API's validation of a prefix replaces a dash at the end and the character
+/// before it by one letter, so that the dash itself never makes a prefix too long.
+///
+/// Parity: `maskTrailingDash` in `apimachinery/pkg/api/validation/generic.go`.
 fn name_prefix(owner: &str) -> String {
-    let dash = if owner.len() < NAME_MAX { "-" } else { "" };
+    let dash = if owner.len() <= NAME_MAX { "-" } else { "" };
     format!("{owner}{dash}")
 }

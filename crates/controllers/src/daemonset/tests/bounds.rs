@@ -18,7 +18,11 @@ pub(super) fn inputs(set: DaemonSet, nodes: &[(&str, bool, Vec<Value>)]) -> Inpu
     };
     let pods = nodes.iter().flat_map(|(_, _, pods)| pods);
     let pods = pods.map(|pod| Arc::new(serde_json::from_value(pod.clone()).unwrap())).collect();
-    let now = Now { wall: Time::from_unix_seconds(1_800_000_000), monotonic: Duration::from_secs(1000) };
+    let now = Now {
+        wall: Time::from_unix_seconds(1_800_000_000),
+        wall_subsecond_nanoseconds: 0,
+        monotonic: Duration::from_secs(1000),
+    };
     let eligibility: BTreeMap<_, _> = nodes.iter().map(eligibility).collect();
     Inputs::of(Arc::new(set), pods, Vec::new(), eligibility, now)
 }

@@ -133,10 +133,10 @@ fn a_pod_that_becomes_ready_enqueues_its_owner_again_a_second_after_it_is_availa
         pods.apply(decoded::<Pod>(unready(pod("x", "n"))));
         let change = pods.apply(decoded(with_field(pod("x", "n"), "/metadata/resourceVersion", json!("2"))));
         crate::daemonset::enqueue::pod_changed(&change, &cluster.view(), &mut queue);
-        queue.into_items().into_iter().map(|(_, delay)| delay).collect::<Vec<Duration>>()
+        queue.into_items().into_iter().map(|(_, delay)| delay).collect::<Vec<_>>()
     };
-    assert_eq!(delays(10), [Duration::ZERO, Duration::from_secs(11)]);
-    assert_eq!(delays(0), [Duration::ZERO]);
+    assert_eq!(delays(10), [None, Some(Duration::from_secs(11))]);
+    assert_eq!(delays(0), [None]);
 }
 
 /// Proves DS-13.

@@ -1,10 +1,11 @@
 //! The current revision of a DaemonSet, and the revisions that it keeps.
 
+use keleustes_objects::Kind as _;
 use keleustes_objects::PodTemplate;
+use keleustes_plan::rehearsal::is_retried_because;
 
 use super::*;
 use crate::workloads::fixtures::revisions_in;
-use crate::workloads::templates::pod_template_hash;
 
 /// A DaemonSet with image `v3`, for which there is no revision.
 fn changed() -> Value {
@@ -13,7 +14,7 @@ fn changed() -> Value {
 
 /// The hash of `v3` after this many collisions.
 fn hash_of_v3(collisions: Option<i32>) -> String {
-    pod_template_hash(&PodTemplate::parse(&template("v3").to_string()).unwrap(), collisions)
+    PodTemplate::parse(&template("v3").to_string()).unwrap().pod_template_hash(collisions)
 }
 
 fn revision_writes(cluster: RehearsalCluster) -> Vec<String> {
@@ -59,7 +60,11 @@ fn no_pods_are_created_without_a_revision() {
     let failing = cluster(changed(), [node("n")], []);
     let failing = failing.failing::<ControllerRevision>("create", &name, api_error(ErrorReason::Invalid));
     let transcript = transcript_of(failing);
-    assert!(transcript.ends_with("FAILED: refused\nretry: refused\n") && !transcript.contains("pods"));
+    assert!(
+        transcript.contains("FAILED: refused\nretry: create controllerrevisions.apps a/agent-"),
+        "{transcript}"
+    );
+    assert!(is_retried_because(&transcript, "refused") && !transcript.contains("pods"), "{transcript}");
 }
 
 /// Proves DS-73, DS-74, REV-57, REV-72.
@@ -130,7 +135,7 @@ fn duplicate_revisions_are_merged() {
     assert_eq!(hash_of_new_pods(tied), "h9");
     let failing = twice(pods()).failing::<Pod>("patch", &key("x"), api_error(ErrorReason::Forbidden));
     let transcript = transcript_of(failing);
-    assert!(!transcript.contains("delete") && transcript.ends_with("retry: refused\n"), "{transcript}");
+    assert!(!transcript.contains("delete") && is_retried_because(&transcript, "refused"), "{transcript}");
 }
 
 /// Proves DS-77.
@@ -164,11 +169,16 @@ fn a_name_collision_increments_collision_count_and_is_retried() {
         revision_writes(cluster(counted.clone(), [], [])),
         [format!("create agent-{}", hash_of_v3(Some(1)))]
     );
+    // The existing revision was deleted in the meantime: no collision is counted.
+    let deleted = colliding(cluster(changed(), [node("n")], []), "v9");
+    let path = ControllerRevision::RESOURCE.object_path(&key(&name));
+    let transcript = transcript_of(deleted.changing_on_failure(&path, None));
+    assert!(!transcript.contains("put") && transcript.ends_with(" not found\n"), "{transcript}");
     // The live collisionCount is already higher: it is not incremented again.
     let stale =
         RehearsalCluster::of(&the_loop()).with_cached::<DaemonSet>(changed()).with_live::<DaemonSet>(counted);
     let transcript = transcript_of(colliding(stale, "v9"));
-    assert!(!transcript.contains("put") && transcript.ends_with("retry: refused\n"), "{transcript}");
+    assert!(!transcript.contains("put") && is_retried_because(&transcript, "refused"), "{transcript}");
 }
 
 /// Proves DS-78, DS-115, DS-116.
@@ -192,6 +202,11 @@ fn the_oldest_revisions_are_deleted_except_those_of_pods() {
     assert_eq!(cluster_of(json!(1), of_second()), "134", "three beyond the limit, and h2 is in use");
     assert_eq!(cluster_of(json!(2), of_second()), "13");
     assert_eq!(cluster_of(json!(4), of_second()), "");
+    // A terminated pod keeps its revision, a pod without a node does not.
+    let finished = with_field(terminating(pod("x", "n")), "/status/phase", json!("Failed"));
+    assert_eq!(cluster_of(json!(0), vec![finished]), "134");
+    let nowhere = with_field(pod("x", "n"), "/spec", json!({"containers": []}));
+    assert_eq!(cluster_of(json!(0), vec![nowhere]), "1234");
     // A pod without a hash label keeps no revision.
     let unlabelled = with_field(
         pod("x", "n"),
@@ -200,4 +215,61 @@ fn the_oldest_revisions_are_deleted_except_those_of_pods() {
     );
     assert_eq!(cluster_of(json!(0), vec![unlabelled]), "1234");
     assert_eq!(cluster_of(Value::Null, of_second()), "", "without a limit all are kept");
+}
+
+/// Proves REV-47, REV-57, REV-76.
+#[test]
+fn a_field_of_a_newer_api_server_creates_no_revision_and_restarts_no_pod() {
+    let invented = |object: Value, at: &str| {
+        let object =
+            with_field(object, &format!("{at}/spec/containers/0/invented"), json!({"by": "default"}));
+        with_field(object, &format!("{at}/spec/invented"), json!(true))
+    };
+    // A changed template has the next template generation, so that only the hash can show that a pod is current.
+    let newer = invented(content(1), "/spec/template");
+    let newer =
+        with_field(newer, "/metadata/annotations/deprecated.daemonset.template.generation", json!("3"));
+    let pods = || [pod("p", "n")];
+    assert_eq!(transcript_of(cluster(newer.clone(), [node("n")], pods())), "");
+    // A revision that an earlier version of this program wrote contains the field, and has that version's hash.
+    let stored = invented(revision("h2", 2, "v2"), "/data/spec/template");
+    for set in [newer.clone(), content(1)] {
+        let cluster = bare(set, [node("n")], pods()).with::<ControllerRevision>(stored.clone());
+        assert_eq!(transcript_of(cluster), "");
+    }
+    // What is known counts.
+    let other = with_field(newer, "/spec/template/spec/containers/0/image", json!("v3"));
+    let writes = revision_writes(cluster(other, [node("n")], pods()));
+    assert_eq!(writes, [format!("create agent-{}", hash_of_v3(None))]);
+}
+
+/// Proves REV-16, REV-39.
+#[test]
+fn another_spelling_of_a_quantity_creates_a_revision() {
+    let limited = |object: Value, at: &str, memory: &str| {
+        with_field(
+            object,
+            &format!("{at}/spec/containers/0/resources"),
+            json!({"limits": {"memory": memory}}),
+        )
+    };
+    let stored = limited(revision("h3", 3, "v3"), "/data/spec/template", "1Gi");
+    let writes = |memory: &str| {
+        let set = limited(changed(), "/spec/template", memory);
+        revision_writes(bare(set, [], []).with::<ControllerRevision>(stored.clone()))
+    };
+    assert!(writes("1Gi").is_empty());
+    assert_eq!(writes("1073741824").len(), 1);
+}
+
+/// Proves REV-45.
+#[test]
+fn a_new_revision_has_the_name_that_the_original_gives_it() {
+    let template = json!({
+        "metadata": {"labels": {"app": "foo"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+    });
+    let named = with_field(set(), "/spec/template", template);
+    let salted = with_field(named.clone(), "/status/collisionCount", json!(1));
+    assert_eq!(revision_writes(cluster(named, [], [])), ["create agent-b94d89f8f"]);
+    assert_eq!(revision_writes(cluster(salted, [], [])), ["create agent-6d98f56b7b"]);
 }

@@ -68,18 +68,18 @@ fn finished_pods_are_deleted_and_terminating_ones_awaited() {
     assert_eq!(
         transcript_of(cluster(set(), [node("n")], [with_phase("Failed", pod("x", "n"))])),
         format!(
-            "event Warning FailedDaemonPod: Found failed daemon pod a/x on node n, will try to kill it\n\
+            "event Warning FailedDaemonPod on DaemonSet a/agent uid=u-agent: Found failed daemon pod a/x on node n, will try to kill it\n\
              delete pods a/x because the pod failed\n\
-             event Normal SuccessfulDelete: Deleted pod: x\n\
+             event Normal SuccessfulDelete on DaemonSet a/agent uid=u-agent: Deleted pod: x\n\
              {STATUS}"
         )
     );
     assert_eq!(
         transcript_of(cluster(set(), [node("n")], [with_phase("Succeeded", pod("x", "n"))])),
         format!(
-            "event Normal SucceededDaemonPod: Found succeeded daemon pod a/x on node n, will try to delete it\n\
+            "event Normal SucceededDaemonPod on DaemonSet a/agent uid=u-agent: Found succeeded daemon pod a/x on node n, will try to delete it\n\
              delete pods a/x because the pod succeeded, but daemon pods must keep running\n\
-             event Normal SuccessfulDelete: Deleted pod: x\n\
+             event Normal SuccessfulDelete on DaemonSet a/agent uid=u-agent: Deleted pod: x\n\
              {STATUS}"
         )
     );

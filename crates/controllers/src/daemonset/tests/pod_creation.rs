@@ -1,6 +1,7 @@
 //! The bodies of daemon pods, and limits and failures of creations and deletions.
 
 use super::*;
+use keleustes_plan::rehearsal::is_retried_because;
 
 fn exists(key: &str, effect: &str) -> Value {
     json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": effect})
@@ -117,15 +118,15 @@ fn a_failed_creation_stops_creations_but_not_deletions() {
     let failing = cluster(set(), nodes().into_iter().chain([node("e")]), twins);
     let failing = failing.failing::<Pod>("create", &key(""), api_error(ErrorReason::Forbidden));
     let transcript = transcript_of(failing);
-    assert_eq!(transcript.matches("create pods").count(), 1, "the first batch is one pod: {transcript}");
+    assert_eq!(transcript.matches("FAILED: refused").count(), 1, "the first batch is one pod: {transcript}");
     assert!(transcript.contains("delete pods a/y because the node has another daemon pod\n"), "{transcript}");
-    assert!(transcript.ends_with("retry: refused\n"));
+    assert!(is_retried_because(&transcript, "refused"));
     // A failed deletion does not stop the others, and a pod that is not found is no error.
     let elsewhere = || cluster(set(), [], [unbound("x", "gone"), unbound("y", "gone")]);
     let one = elsewhere().failing::<Pod>("delete", &key("x"), api_error(ErrorReason::Forbidden));
     let transcript = transcript_of(one);
     assert!(
-        transcript.contains("delete pods a/y") && transcript.ends_with("retry: refused\n"),
+        transcript.contains("delete pods a/y") && is_retried_because(&transcript, "refused"),
         "{transcript}"
     );
     let gone = elsewhere().failing::<Pod>("delete", &key("x"), api_error(ErrorReason::NotFound));
@@ -146,10 +147,19 @@ fn a_creation_in_a_terminating_namespace_is_not_an_error() {
 #[test]
 fn an_event_is_recorded_for_each_pod() {
     let transcript = transcript_of(cluster(set(), [node("n")], []));
-    assert!(transcript.contains("event Normal SuccessfulCreate: Created pod: agent-new\n"));
+    assert!(transcript.contains(
+        "event Normal SuccessfulCreate on DaemonSet a/agent uid=u-agent: Created pod: agent-new\n"
+    ));
     let transcript = transcript_of(cluster(set(), [], [unbound("x", "gone")]));
-    assert!(transcript.contains("event Normal SuccessfulDelete: Deleted pod: x\n"));
+    assert!(
+        transcript
+            .contains("event Normal SuccessfulDelete on DaemonSet a/agent uid=u-agent: Deleted pod: x\n")
+    );
     let failing = cluster(set(), [], [unbound("x", "gone")]);
     let failing = failing.failing::<Pod>("delete", &key("x"), api_error(ErrorReason::Forbidden));
-    assert!(transcript_of(failing).contains("event Warning FailedDelete: Error deleting: refused\n"));
+    assert!(
+        transcript_of(failing).contains(
+            "event Warning FailedDelete on DaemonSet a/agent uid=u-agent: Error deleting: refused\n"
+        )
+    );
 }

@@ -53,8 +53,11 @@ fn a_pod_is_updated_by_its_hash_or_by_its_generation() {
         assert_eq!(on(odd.clone(), [labelled("h9", "2")]), ["delete x"]);
         assert!(on(odd, [labelled("h2", "1")]).is_empty());
     }
+    // A list that is empty is not in the data.
+    let same = with_field(set(), "/spec/template/spec/volumes", json!([]));
+    assert!(!transcript_of(cluster(same, [node("n")], [pod("x", "n")])).contains("controllerrevisions"));
     // An equivalent template with other JSON is another revision; pods of the same generation stay.
-    let equivalent = with_field(set(), "/spec/template/spec/volumes", json!([]));
+    let equivalent = with_field(set(), "/spec/template/spec/securityContext", json!({}));
     let transcript = transcript_of(cluster(equivalent, [node("n")], [pod("x", "n")]));
     assert!(transcript.contains("create controllerrevisions.apps") && !transcript.contains("delete pods"));
 }

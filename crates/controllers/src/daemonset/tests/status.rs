@@ -1,5 +1,6 @@
 //! The contents and the urgency of the status.
 
+use keleustes_objects::Kind as _;
 use proptest::prelude::*;
 
 use super::*;
@@ -34,6 +35,52 @@ fn the_first_pod_of_each_node_is_counted() {
     assert_eq!(count("numberAvailable"), 2, "d has not been ready for minReadySeconds");
     assert_eq!(count("numberUnavailable"), 4);
     assert_eq!(count("updatedNumberScheduled"), 4, "all but b");
+}
+
+/// Proves DS-87.
+#[test]
+fn the_status_is_written_once_more_to_the_live_daemonset_after_any_error() {
+    const GET: &str = "get daemonsets.apps a/agent\n";
+    let condition = json!([{"type": "Paged", "status": "True"}]);
+    let mut live = with_field(content(1), "/metadata/resourceVersion", json!("8"));
+    live["status"] = json!({"conditions": condition, "collisionCount": 3, "numberReady": 7, "odd": "kept"});
+    let path = DaemonSet::RESOURCE.object_path(&agent());
+    for reason in [ErrorReason::Conflict, ErrorReason::Unavailable, ErrorReason::Forbidden] {
+        let failing = |times| {
+            let cluster = bare(set(), [node("n")], [pod("x", "n")]);
+            let cluster = cluster.with::<ControllerRevision>(revision("h2", 2, "v2"));
+            let cluster = cluster.with_live::<DaemonSet>(live.clone());
+            cluster.failing_at("update", &path, api_error(reason), times)
+        };
+        let mut cluster = failing(Some(1));
+        let puts = cluster.bodies(&the_loop(), agent(), "put daemonsets.apps/status ");
+        let [(_, put)] = &puts[..] else { panic!("{puts:?}") };
+        assert_eq!(put["metadata"]["resourceVersion"], "8");
+        let status = &put["status"];
+        assert_eq!(
+            (&status["conditions"], &status["collisionCount"]),
+            (&condition_of(&live), &json!(3)),
+            "{status}"
+        );
+        assert_eq!((&status["numberReady"], &status["odd"]), (&json!(1), &json!("kept")), "{status}");
+        // There is no third attempt.
+        let failed = format!("{} FAILED: refused\n", STATUS.trim_end());
+        let retry = format!("retry: {}: refused\n", STATUS.trim_end());
+        assert_eq!(transcript_of(failing(None)), format!("{failed}{GET}{failed}{retry}"), "{reason:?}");
+    }
+    // Another DaemonSet has the name, or none.
+    let other = with_field(live.clone(), "/metadata/uid", json!("u-other"));
+    for live in [Some(other), None] {
+        let cluster = bare(set(), [node("n")], [pod("x", "n")]);
+        let cluster = cluster.with::<ControllerRevision>(revision("h2", 2, "v2"));
+        let cluster = cluster.failing_at("update", &path, api_error(ErrorReason::Conflict), Some(1));
+        let transcript = transcript_of(cluster.changing_on_failure(&path, live));
+        assert!(transcript.ends_with(&format!("{GET}retry: writing the status: refused\n")), "{transcript}");
+    }
+}
+
+fn condition_of(set: &Value) -> Value {
+    set["status"]["conditions"].clone()
 }
 
 /// Proves DS-83.

@@ -172,7 +172,7 @@ fn words(condition: &Value) -> [&str; 3] {
 
 const STATUS: &str = "put deployments.apps/status a/web because its ReplicaSets or conditions changed\n";
 
-/// Proves DEP-1, DEP-2, DEP-3, DEP-4, DEP-91, DEP-96, DEP-99.
+/// Proves DEP-1, DEP-2, DEP-3, DEP-4, DEP-96, DEP-99, RUN-95.
 #[test]
 fn names_grants_workers_and_rate_limits_equal_the_original_s() {
     let controller = controller(&DeploymentOptions::default());
@@ -190,11 +190,55 @@ fn names_grants_workers_and_rate_limits_equal_the_original_s() {
             ("replicasets", &["create", "delete", "get", "patch"]),
         ]
     );
+    assert!(
+        controller.metrics.is_empty() && controller.debug_handler.is_none() && controller.observer.is_none()
+    );
+    assert_eq!(controller.loops.len(), 1);
     let a_loop = the_loop();
     assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("deployment", 5, Some(15)));
     assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
     let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     assert_eq!(reads, ["deployments.apps", "replicasets.apps", "pods"]);
+    let starts_without: Vec<_> =
+        a_loop.starts_without.iter().map(|kind| kind.resource().to_string()).collect();
+    assert_eq!(starts_without, ["pods"]);
+}
+
+/// Proves DEP-91.
+#[test]
+fn each_resource_is_written_with_these_requests_only() {
+    let limited = with_field(complete(3), "/spec/revisionHistoryLimit", json!(0));
+    let mut back = deployment(3);
+    back["metadata"]["annotations"][annotations::ROLLBACK_TO] = json!("1");
+    let orphan = with_field(old(0, 0), "/metadata/ownerReferences", json!([]));
+    let stray = with_field(old(0, 0), "/metadata/labels", json!({"app": "none"}));
+    for (cluster, expected, edits_deployment) in [
+        (cluster(deployment(3), []), "create replicasets.apps", false),
+        (cluster(deployment(3), [old(3, 3), new(1, 1)]), "patch replicasets.apps", false),
+        (cluster(complete(3), [orphan, new(3, 3)]), "patch replicasets.apps", false),
+        (cluster(complete(3), [stray, new(3, 3)]), "patch replicasets.apps", false),
+        (cluster(limited, [old(0, 0), new(3, 3)]), "delete replicasets.apps", false),
+        (cluster(back, [new(3, 3), old(0, 0)]), "edit deployments.apps", true),
+        (
+            cluster(with_field(complete(3), "/metadata/generation", json!(3)), [new(3, 3)]),
+            "put deployments.apps/status",
+            false,
+        ),
+    ] {
+        let transcript = reconcile(cluster);
+        let words = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        let requests: Vec<_> =
+            transcript.lines().filter(|line| !line.starts_with("event ")).map(words).collect();
+        assert_eq!(requests[0], expected, "{transcript}");
+        let others = requests
+            .iter()
+            .filter(|it| !it.ends_with(" replicasets.apps") && *it != "put deployments.apps/status");
+        assert_eq!(
+            others.count(),
+            usize::from(edits_deployment),
+            "the spec is written by a rollback only: {transcript}"
+        );
+    }
 }
 
 /// Proves DEP-11.
@@ -208,7 +252,7 @@ fn nothing_is_done_for_a_deleted_or_complete_deployment() {
 /// Proves DEP-12, DEP-97.
 #[test]
 fn a_deployment_with_an_empty_selector_gets_a_warning_and_nothing_else() {
-    const WARNING: &str = "event Warning SelectingAll: \
+    const WARNING: &str = "event Warning SelectingAll on Deployment a/web uid=u-web: \
                         This deployment is selecting all pods. A non-empty selector is required.\n";
     const OBSERVED: &str = "put deployments.apps/status a/web because its generation was observed";
     let all = with_field(deployment(3), "/spec/selector", json!({}));
@@ -232,13 +276,13 @@ fn replica_sets_are_adopted_and_released_first() {
     let raced = cluster(deployment(3), [orphan()]);
     let raced =
         raced.failing::<ReplicaSet>("patch", &Key::namespaced("a", "old"), api_error(ErrorReason::Invalid));
-    check(raced, &format!("{ADOPT} FAILED: refused\nretry: refused\n"));
+    check(raced, &format!("{ADOPT} FAILED: refused\nretry: {ADOPT}: refused\n"));
     let terminating_owner = RehearsalCluster::of(&the_loop()).with_cached::<Deployment>(complete(3));
     let terminating_owner =
         terminating_owner.with_live::<Deployment>(terminating(complete(3))).with::<ReplicaSet>(orphan());
     check(
         terminating_owner,
-        &format!("{ADOPT} FAILED: the owner is being deleted\nretry: the owner is being deleted\n"),
+        &format!("{ADOPT} FAILED: the owner is being deleted\nretry: {ADOPT}: the owner is being deleted\n"),
     );
     let of_another = with_field(old(2, 2), "/metadata/ownerReferences/0/uid", json!("u-other"));
     check(cluster(complete(3), [of_another, new(3, 3)]), "");

@@ -1,12 +1,11 @@
 //! Creating the new ReplicaSet.
 
 use super::*;
-use crate::workloads::templates::pod_template_hash;
 
 /// The name of the new ReplicaSet after so many collisions.
 fn next_name(collisions: Option<i32>) -> String {
     let template = keleustes_objects::PodTemplate::parse(&template("v2").to_string()).unwrap();
-    format!("web-{}", pod_template_hash(&template, collisions))
+    format!("web-{}", template.pod_template_hash(collisions))
 }
 
 fn created(cluster: RehearsalCluster) -> Value {
@@ -85,9 +84,9 @@ fn the_new_replica_set_starts_as_large_as_max_surge_allows() {
         there(),
         &format!(
             "create replicasets.apps a/{name} because no ReplicaSet has the Deployment's template\n\
-             event Normal ScalingReplicaSet: Scaled up replica set {name} from 0 to 1\n\
+             event Normal ScalingReplicaSet on Deployment a/web uid=u-web: Scaled up replica set {name} from 0 to 1\n\
              patch replicasets.apps a/old because the Deployment scales it down\n\
-             event Normal ScalingReplicaSet: Scaled down replica set old from 3 to 2\n{STATUS}"
+             event Normal ScalingReplicaSet on Deployment a/web uid=u-web: Scaled down replica set old from 3 to 2\n{STATUS}"
         ),
     );
     let mut counted = deployment(3);
@@ -158,10 +157,57 @@ fn any_other_creation_error_is_reported_and_retried() {
     let name = next_name(None);
     let message = format!("Failed to create new replica set \"{name}\": refused");
     let transcript = reconcile(refusing(deployment(3), [], ErrorReason::Forbidden));
-    assert!(transcript.contains(&format!("event Warning ReplicaSetCreateError: {message}\n")));
+    assert!(transcript.contains(&format!(
+        "event Warning ReplicaSetCreateError on Deployment a/web uid=u-web: {message}\n"
+    )));
     assert!(transcript.ends_with(&format!("{STATUS}retry: {message}\n")), "{transcript}");
     let condition = written_condition(refusing(deployment(3), [], ErrorReason::Forbidden), "Progressing");
     assert_eq!(words(&condition), ["False", "ReplicaSetCreateError", &message]);
     let endless = with_field(deployment(3), "/spec/progressDeadlineSeconds", Value::Null);
     assert!(!reconcile(refusing(endless, [], ErrorReason::Forbidden)).contains(STATUS));
+}
+
+/// Proves DEP-17, DEP-18, REV-47, REV-76.
+#[test]
+fn a_replica_set_is_kept_whatever_its_hash_and_the_spelling_of_its_template() {
+    let limited = |object: Value, memory: &str| {
+        let limits = json!({"limits": {"memory": memory}});
+        with_field(object, "/spec/template/spec/containers/0/resources", limits)
+    };
+    let invented = |object: Value| {
+        let container =
+            with_field(object, "/spec/template/spec/containers/0/invented", json!({"by": "default"}));
+        with_field(container, "/spec/template/spec/invented", json!(true))
+    };
+    // The hash that an earlier version of this program computed.
+    let hashed = {
+        let labels = json!({"app": "web", "pod-template-hash": "68d4b5c8f9"});
+        let set = with_field(new(3, 3), "/metadata/labels", labels.clone());
+        let set = with_field(set, "/spec/selector/matchLabels", labels.clone());
+        with_field(set, "/spec/template/metadata/labels", labels)
+    };
+    for (deployment, set) in [
+        (complete(3), new(3, 3)),
+        (complete(3), hashed.clone()),
+        (invented(complete(3)), hashed.clone()),
+        (complete(3), invented(hashed.clone())),
+        (limited(complete(3), "1Gi"), limited(hashed.clone(), "1073741824")),
+    ] {
+        check(cluster(deployment, [set]), "");
+    }
+    let other = cluster(limited(complete(3), "1Gi"), [limited(hashed, "1G")]);
+    assert!(reconcile(other).contains("create replicasets.apps "));
+}
+
+/// Proves REV-46, REV-56.
+#[test]
+fn the_new_replica_set_has_the_name_that_the_original_gives_it() {
+    let name = |deployment| created(cluster(deployment, []))["metadata"]["name"].clone();
+    let template = json!({
+        "metadata": {"labels": {"app": "foo"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+    });
+    let small = with_field(deployment(3), "/spec/template", template);
+    assert_eq!(name(small.clone()), "web-b94d89f8f");
+    assert_eq!(name(with_field(small.clone(), "/status/collisionCount", json!(1))), "web-6d98f56b7b");
+    assert_eq!(name(with_field(small, "/spec/template/spec/invented", json!(1))), "web-b94d89f8f");
 }

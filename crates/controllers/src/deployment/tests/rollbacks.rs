@@ -32,12 +32,16 @@ fn rollback_to_zero_means_the_previous_revision() {
     let there = || cluster(back("0"), [new(3, 3), old(0, 0), set("older", "v0", 0, 0)]);
     assert_eq!(
         reconcile(there()),
-        format!("{EDIT}event Normal DeploymentRollback: Rolled back deployment \"web\" to revision 1\n")
+        format!(
+            "{EDIT}event Normal DeploymentRollback on Deployment a/web uid=u-web: Rolled back deployment \"web\" to revision 1\n"
+        )
     );
     let alone = || cluster(back("0"), [new(3, 3)]);
     check(
         alone(),
-        &format!("event Warning DeploymentRollbackRevisionNotFound: Unable to find last revision.\n{EDIT}"),
+        &format!(
+            "event Warning DeploymentRollbackRevisionNotFound on Deployment a/web uid=u-web: Unable to find last revision.\n{EDIT}"
+        ),
     );
     assert!(rollback_annotation_is_removed(alone()));
 }
@@ -77,7 +81,9 @@ fn rollback_restores_the_template_and_the_annotations() {
     let mut there = cluster(now, [current, old]);
     assert_eq!(
         there.reconcile(&the_loop(), web()),
-        format!("{EDIT}event Normal DeploymentRollback: Rolled back deployment \"web\" to revision 1\n")
+        format!(
+            "{EDIT}event Normal DeploymentRollback on Deployment a/web uid=u-web: Rolled back deployment \"web\" to revision 1\n"
+        )
     );
     let live = there.live_object::<Deployment>(&web()).unwrap();
     assert_eq!(live["spec"]["template"], template("v1"));
@@ -98,7 +104,7 @@ fn rollback_to_the_current_template_is_rejected() {
     check(
         there(),
         &format!(
-            "event Warning DeploymentRollbackTemplateUnchanged: \
+            "event Warning DeploymentRollbackTemplateUnchanged on Deployment a/web uid=u-web: \
              The rollback revision contains the same template as current deployment \"web\"\n{EDIT}"
         ),
     );
@@ -112,7 +118,7 @@ fn rollback_to_a_missing_revision_warns_after_creating_the_new_replica_set() {
     let transcript = reconcile(there());
     assert!(transcript.starts_with("create replicasets.apps a/web-"), "{transcript}");
     assert!(transcript.ends_with(&format!(
-        "event Warning DeploymentRollbackRevisionNotFound: Unable to find the revision to rollback to.\n{EDIT}"
+        "event Warning DeploymentRollbackRevisionNotFound on Deployment a/web uid=u-web: Unable to find the revision to rollback to.\n{EDIT}"
     )));
     assert!(rollback_annotation_is_removed(there()));
 }

@@ -12,13 +12,20 @@ fn a_desired_replicas_annotation_that_differs_means_scaling() {
     // After a change the old ReplicaSet is scaled in proportion; otherwise the rollout continues.
     let change = |set: Value| sizes(cluster(deployment(3), [set, new(2, 2)])) != sized(&[("old", 0)]);
     assert!(change(sized_for("4", old(2, 2))));
+    for other in ["0", "2147483647"] {
+        assert!(change(sized_for(other, old(2, 2))), "{other}");
+    }
     for nothing in ["3", "", "x", "-1", "2147483648"] {
         assert!(!change(sized_for(nothing, old(2, 2))), "{nothing}");
     }
-    assert!(
-        !change(sized_for("4", old(0, 0)))
-            || sizes(cluster(deployment(3), [sized_for("4", old(0, 0)), new(2, 2)])) == sized(&[("new", 3)])
-    );
+    let mut missing = old(2, 2);
+    missing["metadata"]["annotations"].as_object_mut().unwrap().remove(annotations::DESIRED_REPLICAS);
+    assert!(!change(missing));
+    // The annotation of the new ReplicaSet counts as well, and that of a ReplicaSet without replicas does not.
+    assert_ne!(sizes(cluster(deployment(3), [old(2, 2), sized_for("4", new(2, 2))])), sized(&[("old", 0)]));
+    let older = |set: Value| sizes(cluster(deployment(3), [set, old(2, 2), new(2, 2)]));
+    assert_eq!(older(sized_for("4", set("older", "v0", 0, 0))), sized(&[("old", 0)]));
+    assert_ne!(older(sized_for("4", set("older", "v0", 1, 1))), sized(&[("old", 0)]));
 }
 
 /// Proves DEP-45, DEP-66, DEP-67.
@@ -30,7 +37,7 @@ fn a_single_active_replica_set_gets_all_replicas() {
         five(&[new(3, 3)]),
         &format!(
             "patch replicasets.apps a/new because the Deployment scales it up\n\
-             event Normal ScalingReplicaSet: Scaled up replica set new from 3 to 5\n{STATUS}"
+             event Normal ScalingReplicaSet on Deployment a/web uid=u-web: Scaled up replica set new from 3 to 5\n{STATUS}"
         ),
     );
     let (_, body) = bodies(five(&[new(3, 3)]), "patch replicasets.apps ").remove(0);
@@ -59,6 +66,13 @@ fn a_saturated_new_replica_set_scales_the_old_ones_to_zero() {
     assert_ne!(full(2, "3"), sized(&[("older", 0), ("old", 0)]));
     assert_ne!(full(0, "3"), sized(&[("older", 0), ("old", 0)]));
     assert_ne!(full(3, "4"), sized(&[("older", 0), ("old", 0)]));
+    // Nothing exceeds the allowed surge: whether the new pods are available decides alone.
+    let fitting =
+        |available: i32| sizes(cluster(deployment(3), [new(3, available), sized_for("9", old(1, 1))]));
+    assert_eq!(fitting(3), sized(&[("old", 0)]));
+    for unavailable in [0, 2] {
+        assert_eq!(fitting(unavailable), sized(&[]), "{unavailable}");
+    }
 }
 
 /// Proves DEP-47, DEP-51, DEP-52.
@@ -74,7 +88,7 @@ fn a_change_of_replicas_is_distributed_over_a_rolling_update() {
     check(
         raced,
         "patch replicasets.apps a/new because the Deployment scales it up FAILED: refused\n\
-         retry: refused\n",
+         retry: patch replicasets.apps a/new because the Deployment scales it up: refused\n",
     );
     // Sizes that fit stay, and the annotations are updated.
     let fitting = || cluster(deployment(3), [sized_for("9", old(2, 2)), new(2, 2)]);

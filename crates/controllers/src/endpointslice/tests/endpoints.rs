@@ -108,7 +108,7 @@ fn a_pod_on_a_missing_node_is_skipped_and_retried() {
                 skipping Pod p3 for Service a/web: Node  Not Found]";
     assert_eq!(result.retry.as_deref(), Some(text));
     let event = format!(
-        "Warning FailedToUpdateEndpointSlices: Error updating Endpoint Slices for Service a/web: {text}"
+        "Warning FailedToUpdateEndpointSlices on Service a/web uid=service-1: Error updating Endpoint Slices for Service a/web: {text}"
     );
     assert_eq!(result.events, std::slice::from_ref(&event));
     let again = cluster.sync();

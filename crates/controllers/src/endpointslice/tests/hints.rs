@@ -132,7 +132,9 @@ fn a_change_from_the_annotation_to_the_field_rewrites_hints_once() {
         .sync_zones();
     assert_eq!(
         cluster.sync().events,
-        ["Normal TopologyAwareHintsEnabled: Topology Aware Hints has been enabled, addressType: IPv4"]
+        [
+            "Normal TopologyAwareHintsEnabled on Service a/web uid=service-1: Topology Aware Hints has been enabled, addressType: IPv4"
+        ]
     );
     let mut misdirected = cluster.only().clone();
     misdirected["endpoints"][0]["hints"] = zone("z2");
@@ -140,7 +142,9 @@ fn a_change_from_the_annotation_to_the_field_rewrites_hints_once() {
     assert_eq!(result.verbs(), ["put"]);
     assert_eq!(
         result.events,
-        ["Warning TopologyAwareHintsDisabled: Topology Aware Hints has been disabled, addressType: IPv4"]
+        [
+            "Warning TopologyAwareHintsDisabled on Service a/web uid=service-1: Topology Aware Hints has been disabled, addressType: IPv4"
+        ]
     );
     assert_eq!(cluster.endpoint("p1").unwrap()["hints"], zone("z1"));
     assert!(cluster.sync().is_noop());

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::{EndpointSliceOptions, controller};
 use super::{TestCluster, pod, service, service_with, slice_of, unready, with};
 
-/// Proves EPS-1, EPS-5, EPS-18, EPS-19, EPS-115, EPS-132.
+/// Proves EPS-1, EPS-5, EPS-18, EPS-19, EPS-115.
 #[test]
 fn names_and_limits_are_those_of_upstream() {
     let controller = controller(&EndpointSliceOptions { workers: 7, ..EndpointSliceOptions::default() });
@@ -20,6 +20,9 @@ fn names_and_limits_are_those_of_upstream() {
     // The delay doubles from one second up to the maximum within fifteen retries.
     let limiter = a_loop.rate_limiter;
     assert_eq!((limiter.base_delay, limiter.max_delay), (Duration::from_secs(1), Duration::from_secs(1000)));
+    let last_delay = limiter.base_delay * 2_u32.pow(a_loop.max_retries.unwrap() - 1);
+    assert!(last_delay > limiter.max_delay, "{last_delay:?}");
+    assert!(controller.debug_handler.is_none() && controller.observer.is_none());
     assert_eq!((limiter.retries_per_second, limiter.retries_burst), (10.0, 100.0));
     // A loop starts when all its caches are synced.
     let mut reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
@@ -43,7 +46,7 @@ fn an_error_is_recorded_as_an_event_and_retried() {
     assert_eq!(
         result.events,
         [format!(
-            "Warning FailedToUpdateEndpointSlices: Error updating Endpoint Slices for Service a/web: {text}"
+            "Warning FailedToUpdateEndpointSlices on Service a/web uid=service-1: Error updating Endpoint Slices for Service a/web: {text}"
         )]
     );
 }

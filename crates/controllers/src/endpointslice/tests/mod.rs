@@ -207,7 +207,11 @@ impl TestCluster {
         for watch in self.a_loop.watches.iter().filter(|watch| watch.kind == kind) {
             watch.enqueue(&change, &rehearsal.view(), &mut queue);
         }
-        queue.into_items().into_iter().map(|(item, delay)| (item.to_string(), delay.as_millis())).collect()
+        queue
+            .into_items()
+            .into_iter()
+            .map(|(item, delay)| (item.to_string(), delay.unwrap_or_default().as_millis()))
+            .collect()
     }
 
     /// The number of endpoints of each slice, largest first.

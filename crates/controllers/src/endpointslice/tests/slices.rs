@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{ApiError, ErrorReason, Pod};
+use keleustes_objects::{ApiError, ErrorReason, Pod, Service};
 use keleustes_plan::Change;
 use serde_json::{Value, json};
 
@@ -347,6 +347,19 @@ fn the_trigger_time_is_the_earliest_change() {
     become_unready(&mut cluster, "p001", "2026-02-02T00:00:01Z");
     cluster.sync();
     assert_eq!(trigger_time(&cluster), Some(json!("2026-02-02T00:00:01Z")), "then the earliest change");
+    // A new selector: the pods that it adds count as changed, those that the Service had do not.
+    let labelled = |pod: Value, group: &str| with(pod, "metadata/labels/group", json!(group));
+    for (name, time) in [("late", "2026-02-04T00:00:00Z"), ("early", "2026-02-03T00:00:00Z")] {
+        let other = with(pod_since(pod(name), time), "metadata/labels", json!({"group": "g"}));
+        cluster.pod(with(other, "status/podIPs/0/ip", json!(format!("10.9.0.{}", name.len()))));
+    }
+    cluster.pod(labelled(pod("p002"), "g"));
+    let widened = with(service(), "spec/selector", json!({"group": "g"}));
+    cluster.service(widened.clone()).enqueues::<Service>(updated(service(), widened.clone()));
+    cluster.sync();
+    assert_eq!(trigger_time(&cluster), Some(json!("2026-02-03T00:00:00Z")), "the earliest of the added pods");
+    cluster.service(service()).enqueues::<Service>(updated(widened, service()));
+    cluster.sync();
     // A deletion has no trigger time, and earlier times are not used again.
     let deleted: Pod = serde_json::from_value(pod("p002")).unwrap();
     cluster.enqueues::<Pod>(Change::deleted(Arc::new(deleted)));

@@ -27,11 +27,12 @@ fn hinted(cluster: &TestCluster, zone: &str) -> usize {
     all.filter(|endpoint| endpoint["hints"]["forZones"][0]["name"] == zone).count()
 }
 
-const ENABLED: &str =
-    "Normal TopologyAwareHintsEnabled: Topology Aware Hints has been enabled, addressType: IPv4";
+const ENABLED: &str = "Normal TopologyAwareHintsEnabled on Service a/web uid=service-1: Topology Aware Hints has been enabled, addressType: IPv4";
 
 fn disabled(why: &str) -> Vec<String> {
-    vec![format!("Warning TopologyAwareHintsDisabled: {why}, addressType: IPv4")]
+    vec![format!(
+        "Warning TopologyAwareHintsDisabled on Service a/web uid=service-1: {why}, addressType: IPv4"
+    )]
 }
 
 /// Proves EPS-84, EPS-87, EPS-103.
@@ -108,15 +109,20 @@ fn the_reason_for_missing_hints_is_recorded_each_time() {
 /// Proves EPS-88.
 #[test]
 fn without_endpoints_there_are_no_hints() {
-    use super::super::endpoints::AddressType;
     use super::super::memory::EndpointSliceMemory;
     use super::super::packing::SliceChanges;
     use super::super::topology::{NoHints, add_hints};
     use super::super::zones::ZoneCpuRatios;
+    use crate::service_endpoints::AddressType;
     // Two zones need two ready endpoints, so only an empty set of zones gets here without endpoints.
     let none = ZoneCpuRatios::Ratios(std::collections::BTreeMap::new());
     assert_eq!(add_hints(&mut SliceChanges::default(), &none), Err(NoHints::NoEndpoints));
     assert_eq!(NoHints::NoEndpoints.to_string(), "No hints allocated for zones");
+    // With zones there are too few endpoints, which is another reason.
+    let two = ["a", "b"].map(|zone| (keleustes_objects::InternedStr::from(zone), 0.5));
+    let two = ZoneCpuRatios::Ratios(std::collections::BTreeMap::from(two));
+    let why = add_hints(&mut SliceChanges::default(), &two).map_err(|why| why.to_string());
+    assert!(why.is_err_and(|why| why.starts_with("Insufficient number of endpoints")));
     assert!(
         !EndpointSliceMemory::default()
             .remove_hint_counts(&keleustes_objects::Key::namespaced("a", "web"), AddressType::Ipv4)

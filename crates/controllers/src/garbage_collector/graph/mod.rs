@@ -32,6 +32,7 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 pub(crate) const ORPHAN: &str = "orphan";
 
 /// All objects and their owner references.
+#[derive(Clone)]
 pub struct Graph {
     slots: Slots,
     absent_owners: AbsentOwnerCache,

@@ -12,6 +12,7 @@ use super::super::identity::Identity;
 pub(super) type SlotIndex = u32;
 
 /// All slots and the index from UID to slot.
+#[derive(Clone)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
     free: Vec<SlotIndex>,
@@ -22,6 +23,7 @@ pub(super) struct Slots {
 }
 
 /// One object with its owners and dependents.
+#[derive(Clone)]
 pub(super) struct Slot {
     pub(super) uid: Uid,
     pub(super) type_meta: TypeMeta,
@@ -68,7 +70,7 @@ pub(super) struct Reference {
 }
 
 /// Owner references; one or none needs no allocation.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) enum Owners {
     #[default]
     None,
@@ -77,7 +79,7 @@ pub(super) enum Owners {
 }
 
 /// Slots of dependents, in ascending order; one or none needs no allocation.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) enum Dependents {
     #[default]
     None,
@@ -86,6 +88,7 @@ pub(super) enum Dependents {
 }
 
 /// Boxed, because few objects need it and its size would count for every slot.
+#[derive(Clone)]
 pub(super) struct DependentSet(BTreeSet<SlotIndex>);
 
 impl Slots {

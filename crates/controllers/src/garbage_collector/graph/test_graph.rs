@@ -125,10 +125,7 @@ pub(crate) fn lines(effects: &GraphEffects) -> Vec<String> {
         format!("check {is_virtual}{}{rate_limited}", attempt.uid)
     });
     let attempts_to_orphan = effects.attempts_to_orphan.iter().map(|uid| format!("orphan {uid}"));
-    let events = effects.events.iter().map(|event| {
-        let about = &event.involved_object;
-        format!("{} {} on {}: {}", event.event_type.as_str(), event.reason, about.uid, event.message)
-    });
+    let events = effects.events.iter().map(ToString::to_string);
     attempts_to_delete.chain(attempts_to_orphan).chain(events).collect()
 }
 

@@ -247,7 +247,7 @@ fn first_observation_of_an_owner_fixes_its_coordinates() {
         test.update(&object(REPLICA_SET, "there/set", "set")),
         [
             "check a",
-            "Warning OwnerRefInvalidNamespace on a: ownerRef [apps/v1/ReplicaSet, namespace: here, name: set, \
+            "Warning OwnerRefInvalidNamespace on Pod here/a uid=a: ownerRef [apps/v1/ReplicaSet, namespace: here, name: set, \
          uid: set] does not exist in namespace \"here\"",
         ]
     );
@@ -283,7 +283,7 @@ fn reference_that_does_not_match_its_owner_enqueues_the_dependent() {
         elsewhere,
         [
             "check c",
-            "Warning OwnerRefInvalidNamespace on c: ownerRef [apps/v1/ReplicaSet, namespace: else, name: set, \
+            "Warning OwnerRefInvalidNamespace on Pod else/c uid=c: ownerRef [apps/v1/ReplicaSet, namespace: else, name: set, \
          uid: set] does not exist in namespace \"else\"",
         ]
     );
@@ -486,7 +486,7 @@ fn new_leader_enqueues_all_work_in_progress() {
     assert_eq!(
         effects,
         [
-            "Warning OwnerRefInvalidNamespace on d: ownerRef [apps/v1/ReplicaSet, namespace: else, name: set, \
+            "Warning OwnerRefInvalidNamespace on Pod else/d uid=d: ownerRef [apps/v1/ReplicaSet, namespace: else, name: set, \
          uid: set] does not exist in namespace \"else\"",
             "check a",
             "check c",

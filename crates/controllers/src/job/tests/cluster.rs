@@ -16,8 +16,8 @@ use keleustes_objects::{
 };
 use keleustes_plan::rehearsal::RehearsalCluster;
 use keleustes_plan::{
-    Action, Applied, BoxFuture, Context, Effects, FetchResult, Item, ListRequest, ListResult, Loop, LoopKind,
-    Measurement, OnFailure, Outcome, Plan, ReconcileError, ReconcileIo, Step, View, Write,
+    Action, Applied, BoxFuture, Context, Effects, FetchResult, Item, ListRequest, ListResult, Loop,
+    Measurement, OnFailure, Outcome, Plan, ReadRequest, ReconcileError, ReconcileIo, Step, View, Write,
 };
 use serde_json::{Value, json};
 
@@ -152,15 +152,12 @@ impl Cluster {
     /// Reconciles the Job; a process that crashed is replaced.
     pub(super) fn reconcile(&mut self) {
         self.catch_up();
-        let LoopKind::Reconcile(script) = &self.a_loop.loop_kind else {
-            unreachable!("the loop has a reconciler")
-        };
-        let script = script.clone();
+        let reconciler = self.a_loop.reconciler.clone();
         let item = Item::from(key());
         let mut io = FaultyIo(self);
         let mut cx = Context::new(&mut io);
         let result = {
-            let future = pin!(script.reconcile(&mut cx, &item));
+            let future = pin!(reconciler.reconcile_boxed(&mut cx, &item));
             match future.poll(&mut TaskContext::from_waker(Waker::noop())) {
                 Poll::Ready(result) => result,
                 Poll::Pending => unreachable!("no future here is pending"),
@@ -288,6 +285,8 @@ impl Cluster {
             resource_version: ResourceVersion::from(&*version.to_string()),
             uid: Uid::default(),
             name: ArcStr::from(name),
+            creation_timestamp: None,
+            object: None,
         };
         let name = write.target.key.name.to_string();
         match &write.action {
@@ -464,6 +463,10 @@ impl ReconcileIo for FaultyIo<'_> {
 
     fn list<'a>(&'a mut self, _: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {
         unreachable!("nothing is listed live")
+    }
+
+    fn read<'a>(&'a mut self, _: &'a ReadRequest) -> BoxFuture<'a, FetchResult> {
+        unreachable!("only objects are read")
     }
 
     fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>> {

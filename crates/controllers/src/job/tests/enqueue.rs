@@ -5,19 +5,37 @@ use std::time::Duration;
 
 use keleustes_objects::{ApiError, ErrorReason, Job, Key, Kind, Pod};
 use keleustes_plan::rehearsal::RehearsalCluster;
-use keleustes_plan::{AnyChange, AnyObject, Change, Enqueue, Item, KindEntry};
+use keleustes_plan::{AnyChange, AnyObject, Change, Enqueue, Item, KindEntry, Measurement};
 use serde_json::{Value, json};
 
 use super::super::{JobOptions, controller};
 use super::fixture::{JobFixture, at, job, merge, owner, pod};
 
-/// The items that a change enqueues in a loop, with their delays in seconds.
-fn enqueued<T: Kind>(fixture: &JobFixture, which: usize, change: &AnyChange) -> Vec<(String, u64)> {
+/// An item, and its delay in seconds if it was added with one.
+type Enqueued = (String, Option<u64>);
+
+fn notify<T: Kind>(fixture: &JobFixture, which: usize, change: &AnyChange) -> Enqueue {
     let (kind, mut queue) = (KindEntry::of::<T>(), Enqueue::default());
     for watch in fixture.controller.loops[which].watches.iter().filter(|watch| watch.kind == kind) {
         watch.enqueue(change, &fixture.cluster.view(), &mut queue);
     }
-    queue.into_items().into_iter().map(|(item, delay)| (item.to_string(), delay.as_secs())).collect()
+    queue
+}
+
+/// The items that a change enqueues in a loop.
+fn enqueued<T: Kind>(fixture: &JobFixture, which: usize, change: &AnyChange) -> Vec<Enqueued> {
+    let items = notify::<T>(fixture, which, change).into_items().into_iter();
+    items.map(|(item, delay)| (item.to_string(), delay.map(|delay| delay.as_secs()))).collect()
+}
+
+/// The metrics that a change observes in any loop: labels and value.
+fn measured<T: Kind>(fixture: &JobFixture, change: &AnyChange) -> Vec<String> {
+    let of_loop = |which| notify::<T>(fixture, which, change).take_measurements();
+    let text = |measurement: Measurement| {
+        let name = measurement.metric.name.trim_start_matches("job_controller_");
+        format!("{name}{:?} {}", measurement.labels, measurement.value)
+    };
+    [JOBS, ORPHANS].into_iter().flat_map(of_loop).map(text).collect()
 }
 
 fn read<T: Kind>(json: &Value) -> Arc<T> {
@@ -51,15 +69,16 @@ fn with(base: &Value, more: &Value) -> Value {
 const JOBS: usize = 0;
 const ORPHANS: usize = 1;
 
-fn job_after(delay: u64) -> Vec<(String, u64)> {
-    vec![("a/j".to_owned(), delay)]
+/// The original always adds Jobs with a delay, which may be zero: `workqueue_retries_total` counts them all.
+fn job_after(delay: u64) -> Vec<Enqueued> {
+    vec![("a/j".to_owned(), Some(delay))]
 }
 
-fn selected() -> Vec<(String, u64)> {
-    vec![(r#"a/ selector={"matchLabels":{"job":"j"}}"#.to_owned(), 0)]
+fn selected() -> Vec<Enqueued> {
+    vec![(r#"a/ selector={"matchLabels":{"job":"j"}}"#.to_owned(), None)]
 }
 
-fn nothing() -> Vec<(String, u64)> {
+fn nothing() -> Vec<Enqueued> {
     Vec::new()
 }
 
@@ -124,36 +143,46 @@ fn a_job_change_enqueues_the_job_or_its_orphans() {
     assert_eq!(jobs(&updated::<Job>(&same, &same)), job_after(1));
 }
 
-/// Proves JOB-4, JOB-148, JOB-149.
+/// Proves JOB-4, JOB-148.
 #[test]
-fn measurements_of_event_handlers_are_observed_by_the_next_reconcile() {
-    let mut fixture = JobFixture::of(job(&json!({"spec": {"managedBy": "example.com/other"}})));
-    enqueued::<Job>(
-        &fixture,
-        JOBS,
-        &added::<Job>(&job(&json!({"spec": {"managedBy": "example.com/other"}}))),
-    );
-    enqueued::<Job>(
-        &fixture,
-        JOBS,
-        &added::<Job>(&job(&json!({"spec": {"managedBy": "kubernetes.io/job-controller"}}))),
-    );
-    let (running, done) = (pod("p", "Running", &json!({})), pod("p", "Failed", &json!({})));
-    let untracked = with(&done, &json!({"metadata": {"finalizers": [], "ownerReferences": []}}));
-    for change in [
-        added::<Pod>(&running),
-        updated::<Pod>(&running, &done),
-        updated::<Pod>(&done, &untracked),
-        deleted::<Pod>(&untracked),
-        added::<Pod>(&done),
-        deleted::<Pod>(&done),
-    ] {
-        enqueued::<Pod>(&fixture, JOBS, &change);
+fn a_new_job_of_another_controller_is_counted_once() {
+    let external = job(&json!({"spec": {"managedBy": "example.com/other"}}));
+    let fixture = JobFixture::of(external.clone());
+    let measured = |change: &AnyChange| measured::<Job>(&fixture, change);
+    let counted = [r#"jobs_by_external_controller_total["example.com/other"] 1"#];
+    assert_eq!(measured(&added::<Job>(&external)), counted);
+    let recreated = with(&external, &json!({"metadata": {"uid": "j-2"}}));
+    assert_eq!(measured(&updated::<Job>(&external, &recreated)), counted);
+    for own in [json!({}), json!({"spec": {"managedBy": "kubernetes.io/job-controller"}})] {
+        assert_eq!(measured(&added::<Job>(&job(&own))), [""; 0]);
     }
-    let transcript = fixture.reconcile();
-    assert_eq!(transcript.measured("jobs_by_external_controller_total"), ["example.com/other} 1"]);
-    assert_eq!(transcript.measured("terminated_pods_tracking_finalizer_total"), ["add} 2", "delete} 2"]);
-    assert_eq!(fixture.reconcile().0, "");
+    assert_eq!(measured(&updated::<Job>(&external, &external)), [""; 0]);
+    assert_eq!(measured(&deleted::<Job>(&external)), [""; 0]);
+}
+
+/// Proves JOB-149.
+#[test]
+fn a_terminated_pod_with_the_finalizer_is_counted_by_its_event_without_any_job() {
+    let fixture = JobFixture::of(job(&json!({})));
+    let measured = |change: &AnyChange| measured::<Pod>(&fixture, change);
+    let orphan = json!({"metadata": {"ownerReferences": [], "labels": null}});
+    let running = pod("p", "Running", &orphan);
+    let untracked = |pod: &Value| with(pod, &json!({"metadata": {"finalizers": []}}));
+    let (add, delete) = (
+        [r#"terminated_pods_tracking_finalizer_total["add"] 1"#],
+        [r#"terminated_pods_tracking_finalizer_total["delete"] 1"#],
+    );
+    for phase in ["Succeeded", "Failed"] {
+        let done = pod("p", phase, &orphan);
+        assert_eq!(measured(&updated::<Pod>(&running, &done)), add);
+        assert_eq!(measured(&added::<Pod>(&done)), add);
+        assert_eq!(measured(&updated::<Pod>(&done, &untracked(&done))), delete);
+        assert_eq!(measured(&deleted::<Pod>(&done)), delete);
+        assert_eq!(measured(&updated::<Pod>(&done, &done)), [""; 0]);
+        assert_eq!(measured(&deleted::<Pod>(&untracked(&done))), [""; 0]);
+    }
+    assert_eq!(measured(&added::<Pod>(&running)), [""; 0]);
+    assert_eq!(measured(&deleted::<Pod>(&running)), [""; 0]);
 }
 
 /// Proves JOB-9, JOB-10, JOB-12, JOB-13, JOB-15, JOB-16.
@@ -189,7 +218,7 @@ fn a_pod_change_enqueues_its_job_after_one_second() {
     // A deleted or finished Job does not count the pod.
     let finished = job(&json!({"status": {"conditions": [{"type": "Failed", "status": "True"}]}}));
     let recreated = job(&json!({"metadata": {"uid": "j-0"}}));
-    let the_pod = vec![("a/p".to_owned(), 0)];
+    let the_pod = vec![("a/p".to_owned(), None)];
     for job in [finished, recreated] {
         let fixture = JobFixture::of(job);
         for change in
@@ -210,7 +239,7 @@ fn an_orphaned_pod_enqueues_the_jobs_that_select_it() {
     let fixture = JobFixture::of(job(&json!({})));
     let jobs = |change: &AnyChange| enqueued::<Pod>(&fixture, JOBS, change);
     let orphans = |change: &AnyChange| enqueued::<Pod>(&fixture, ORPHANS, change);
-    let the_pod = vec![("a/p".to_owned(), 0)];
+    let the_pod = vec![("a/p".to_owned(), None)];
     let owned = pod("p", "Running", &json!({}));
     let orphan = with(&owned, &json!({"metadata": {"ownerReferences": []}}));
     let untracked = with(&orphan, &json!({"metadata": {"finalizers": []}}));
@@ -294,6 +323,32 @@ fn the_finalizer_of_a_pod_that_no_job_will_count_is_removed() {
     assert!(!finalizer_is_removed(None, &owned("kind", json!("Other"))));
     assert!(!finalizer_is_removed(None, &owned("apiVersion", json!("batch/v2"))));
     assert!(!finalizer_is_removed(None, &pod("p", "Running", &json!({"metadata": {"finalizers": []}}))));
+}
+
+/// A pod that lost its owner references was adopted by a DaemonSet, which has deleted it.
+#[test]
+fn the_finalizer_of_a_terminating_pod_that_another_workload_adopted_is_removed() {
+    let adopted = |api_version: &str, kind: &str, terminating: bool| {
+        let mut owner = owner();
+        owner["apiVersion"] = json!(api_version);
+        owner["kind"] = json!(kind);
+        let deletion_timestamp = terminating.then(|| at(0));
+        let metadata = json!({"ownerReferences": [owner], "deletionTimestamp": deletion_timestamp});
+        pod("p", "Running", &json!({"metadata": metadata}))
+    };
+    let workloads = [
+        ("apps/v1", "DaemonSet"),
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+        ("v1", "ReplicationController"),
+    ];
+    for (api_version, kind) in workloads {
+        assert!(finalizer_is_removed(None, &adopted(api_version, kind, true)), "{kind}");
+        assert!(!finalizer_is_removed(None, &adopted(api_version, kind, false)), "{kind}");
+    }
+    // A custom controller may use the finalizer itself.
+    assert!(!finalizer_is_removed(None, &adopted("example.org/v1", "DaemonSet", true)));
+    assert!(!finalizer_is_removed(Some(job(&json!({}))), &adopted("batch/v1", "Job", true)));
 }
 
 /// Proves JOB-122, JOB-5, JOB-174.

@@ -35,9 +35,16 @@ fn the_last_succeeded_pod_is_listed_untracked_and_counted_and_completes_the_job(
     let patch =
         r#"{"metadata":{"$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"]}}"#;
     assert!(transcript.0.contains(patch));
-    assert_eq!(transcript.events(), ["Normal Completed: Job completed"]);
+    assert_eq!(transcript.events(), ["Normal Completed on Job a/j uid=j-1: Job completed"]);
     assert_eq!(transcript.measured("jobs_finished_total"), ["NonIndexed,succeeded,CompletionsReached} 1"]);
-    assert_eq!(transcript.measured("job_pods_finished_total"), ["NonIndexed,succeeded} 1"]);
+    // Both series exist after the first status write, which counts no pod.
+    let finished = [
+        "NonIndexed,succeeded} 0",
+        "NonIndexed,failed} 0",
+        "NonIndexed,succeeded} 1",
+        "NonIndexed,failed} 0",
+    ];
+    assert_eq!(transcript.measured("job_pods_finished_total"), finished);
     assert_eq!(transcript.measured("job_syncs_total"), ["NonIndexed,success,tracking} 1"]);
 }
 
@@ -52,8 +59,11 @@ fn without_completions_one_success_completes_the_job_once_no_pod_is_active() {
     // More successes than completions.
     let transcript =
         JobFixture::of(job(&json!({}))).pods([done(), pod("q", "Succeeded", &terminated(0, -1))]).reconcile();
-    assert_eq!(transcript.events()[0].split(':').next(), Some("Warning TooManySucceededPods"));
-    assert_eq!(transcript.events()[1], "Normal Completed: Job completed");
+    assert_eq!(
+        transcript.events()[0].split(':').next(),
+        Some("Warning TooManySucceededPods on Job a/j uid=j-1")
+    );
+    assert_eq!(transcript.events()[1], "Normal Completed on Job a/j uid=j-1: Job completed");
 }
 
 /// Proves JOB-55.
@@ -88,7 +98,8 @@ fn exceeding_the_backoff_limit_fails_the_job_once_all_pods_are_terminated() {
         [0, 0, 1, 3]
     );
     assert_eq!(transcript.measured("job_syncs_total"), ["NonIndexed,success,reconciling} 1"]);
-    assert_eq!(transcript.measured("job_pods_finished_total"), ["NonIndexed,failed} 3"]);
+    let finished = transcript.measured("job_pods_finished_total");
+    assert_eq!(finished[2..], ["NonIndexed,succeeded} 0", "NonIndexed,failed} 3"]);
     assert!(transcript.measured("jobs_finished_total").is_empty());
     // Without other pods the Job fails at once.
     let transcript = JobFixture::of(job(&overrides)).pods(failed).reconcile();
@@ -101,7 +112,7 @@ fn exceeding_the_backoff_limit_fails_the_job_once_all_pods_are_terminated() {
     assert_eq!(status["completionTime"], Value::Null);
     assert_eq!(
         transcript.events(),
-        ["Warning BackoffLimitExceeded: Job has reached the specified backoff limit"]
+        ["Warning BackoffLimitExceeded on Job a/j uid=j-1: Job has reached the specified backoff limit"]
     );
     assert_eq!(transcript.measured("jobs_finished_total"), ["NonIndexed,failed,BackoffLimitExceeded} 1"]);
     // A terminating pod without the finalizer delays the Failed condition.
@@ -144,7 +155,7 @@ fn a_job_that_exceeds_its_active_deadline_fails() {
     let transcript = JobFixture::of(started(30)).reconcile();
     assert_eq!(
         transcript.events(),
-        ["Warning DeadlineExceeded: Job was active longer than specified deadline"]
+        ["Warning DeadlineExceeded on Job a/j uid=j-1: Job was active longer than specified deadline"]
     );
     let suspended = merged(&started(30), &json!({"spec": {"suspend": true}}));
     assert_eq!(conditions_of(suspended, []), ["Suspended=True JobSuspended"]);
@@ -223,6 +234,28 @@ fn each_pod_is_listed_once_and_counted_after_its_finalizer_is_removed() {
     assert_eq!(transcript.patched(), ["f1", "late", "s1", "s2", "terminating"]);
     let last = transcript.status();
     assert_eq!((&last["succeeded"], &last["failed"]), (&json!(7), &json!(6)));
+}
+
+/// Proves JOB-156, JOB-87, JOB-39.
+#[test]
+fn a_pod_listed_as_failed_that_exits_with_0_completes_its_index_and_counts_as_failed() {
+    let listed = json!({"status": {"uncountedTerminatedPods": {"failed": ["p0-1"]}}});
+    let pods =
+        || [indexed("p0", "Succeeded", "0", &terminated(0, -1)), indexed("p1", "Running", "1", &json!({}))];
+    let transcript = JobFixture::of(indexed_spec(2, &listed)).pods(pods()).reconcile();
+    let status = transcript.status();
+    assert_eq!(
+        (&status["completedIndexes"], &status["succeeded"], &status["failed"]),
+        (&json!("0"), &json!(1), &json!(1))
+    );
+    assert_eq!((transcript.created().len(), transcript.deleted().len()), (0, 0), "{}", transcript.0);
+    // Other Jobs count pods, so one that counts as failed is replaced.
+    let overrides = merged(&listed, &json!({"spec": {"completions": 2, "parallelism": 2}}));
+    let pods = [pod("p0", "Succeeded", &terminated(0, -1)), pod("p1", "Running", &json!({}))];
+    let transcript = JobFixture::of(job(&overrides)).pods(pods).reconcile();
+    let status = transcript.status();
+    assert_eq!((&status["succeeded"], &status["failed"]), (&json!(0), &json!(1)));
+    assert_eq!((transcript.created().len(), transcript.deleted().len()), (1, 0), "{}", transcript.0);
 }
 
 /// Proves JOB-113, JOB-114, JOB-133.
@@ -304,7 +337,8 @@ fn an_index_succeeds_once_with_any_number_of_succeeded_pods() {
     assert_eq!(transcript.patched(), ["bad", "none", "e", "a", "c", "d", "far", "b"]);
     assert_eq!(transcript.status()["failed"], 0);
     assert_eq!(transcript.measured("job_finished_indexes_total"), ["succeeded,global} 2"]);
-    assert_eq!(transcript.measured("job_pods_finished_total"), ["Indexed,succeeded} 2"]);
+    let finished = ["Indexed,succeeded} 2", "Indexed,failed} 0"];
+    assert_eq!(transcript.measured("job_pods_finished_total"), finished);
 }
 
 /// Proves JOB-49, JOB-50, JOB-93, JOB-94, JOB-102, JOB-150.
@@ -326,7 +360,8 @@ fn indexes_fail_individually_with_a_backoff_limit_per_index() {
         .pods([failed("a", "0", "1", 1)])
         .reconcile();
     assert_eq!((&transcript.status()["failedIndexes"], transcript.patched()), (&json!("0,2"), vec!["a"]));
-    assert_eq!(transcript.measured("job_finished_indexes_total"), ["failed,perIndex} 1"]);
+    let finished = transcript.measured("job_finished_indexes_total");
+    assert_eq!(finished[..2], ["succeeded,perIndex} 0", "failed,perIndex} 1"]);
     let most = json!({"spec": {"maxFailedIndexes": 1}, "status": {"failedIndexes": "2"}});
     let transcript = JobFixture::of(overrides(most)).pods([failed("a", "0", "1", 1)]).reconcile();
     assert_eq!(transcript.conditions()[0], "FailureTarget=True MaxFailedIndexesExceeded");
@@ -465,7 +500,53 @@ fn adoption_adds_and_release_removes_the_finalizer() {
     assert_eq!(JobFixture::of(terminating).pods(pods()).reconcile().patched(), Vec::<&str>::new());
 }
 
-/// Proves JOB-23, JOB-24, JOB-26, JOB-143, JOB-146, JOB-20.
+/// With `JobManagedBy` off, which an emulated 1.34 allows, the field has no meaning.
+#[test]
+fn job_of_another_controller_is_reconciled_while_its_gate_is_off() {
+    let off = super::super::JobOptions { honor_managed_by: false, ..super::super::JobOptions::default() };
+    let foreign = || job(&json!({"spec": {"managedBy": "example.com/other"}}));
+    assert_eq!(JobFixture::of(foreign()).reconcile().0, "");
+    let plain = JobFixture::of(job(&json!({}))).reconcile().0;
+    assert_eq!(JobFixture::with_options(&off, foreign()).reconcile().0, plain);
+}
+
+/// Proves JOB-24.
+#[test]
+fn a_finished_job_loses_its_backoff_and_its_removed_finalizers() {
+    let overrides = json!({"spec": {"completions": 9}});
+    let counted = json!({"status": {"failed": 1, "startTime": at(0), "uncountedTerminatedPods": {}}});
+    let again = |end: &str| {
+        let mut fixture = JobFixture::of(job(&overrides)).pods([pod("f", "Failed", &terminated(1, -1))]);
+        assert_eq!(fixture.reconcile().requeue_after(), Some("9s"));
+        let ended = json!({"status": {"conditions": [condition("Complete", end, "R")]}});
+        fixture.change_job(job(&merged(&merged(&overrides, &counted), &ended)));
+        let is_skipped = fixture.reconcile().0.is_empty();
+        fixture.change_job(job(&merged(&overrides, &counted)));
+        let transcript = fixture.reconcile();
+        (
+            is_skipped,
+            transcript.created().len(),
+            transcript.requeue_after().map(str::to_owned),
+            transcript.patched().len(),
+        )
+    };
+    // The cache still shows the finalizer of the counted pod. Only a process that has forgotten removes it again.
+    assert_eq!(again("False"), (false, 0, Some("9s".to_owned()), 0));
+    assert_eq!(again("True"), (true, 0, Some("9s".to_owned()), 1), "the failure is seen again");
+    let mut fixture = JobFixture::of(job(&overrides)).pods([pod("f", "Failed", &terminated(1, -1))]);
+    fixture.reconcile();
+    fixture.cluster.take::<Pod>(&fixture.controller.loops[0], &Key::namespaced("a", "f"));
+    fixture.change_job(job(&merged(
+        &overrides,
+        &json!({"status": {"conditions": [condition("Failed", "True", "R")]}}),
+    )));
+    assert_eq!(fixture.reconcile().0, "");
+    fixture.change_job(job(&merged(&overrides, &counted)));
+    let transcript = fixture.reconcile();
+    assert_eq!((transcript.created().len(), transcript.requeue_after()), (1, None));
+}
+
+/// Proves JOB-23, JOB-26, JOB-143, JOB-146, JOB-20.
 #[test]
 fn finished_externally_managed_and_unknown_jobs_are_skipped() {
     let transcript =
@@ -476,8 +557,7 @@ fn finished_externally_managed_and_unknown_jobs_are_skipped() {
         assert_eq!(transcript(json!({"status": {"conditions": [condition(end, "True", "R")]}})), "");
         assert_ne!(transcript(json!({"status": {"conditions": [condition(end, "False", "R")]}})), "");
     }
-    let unknown_mode =
-        "event Warning UnknownCompletionMode: Skipped Job sync because completion mode is unknown\n";
+    let unknown_mode = "event Warning UnknownCompletionMode on Job a/j uid=j-1: Skipped Job sync because completion mode is unknown\n";
     assert_eq!(transcript(json!({"spec": {"completionMode": "Strange"}})), unknown_mode);
     let mut fixture = JobFixture::of(job(&json!({})));
     fixture.cluster.take::<keleustes_objects::Job>(&fixture.controller.loops[0], &Key::namespaced("a", "j"));
@@ -540,6 +620,33 @@ fn the_first_matching_rule_of_the_failure_policy_decides() {
     let recent = pod("p", "Failed", &merged(&terminated(1, -3), &json!({"status": disrupted})));
     let transcript = JobFixture::of(job(&overrides)).pods([recent]).reconcile();
     assert_eq!((transcript.created().len(), transcript.requeue_after()), (0, Some("7s")));
+}
+
+/// Proves JOB-100, JOB-101.
+#[test]
+fn a_failure_policy_names_the_first_matching_condition_of_the_pod() {
+    // Not the first matching pattern of the rule.
+    let patterns = ["Ready", "Last", "DisruptionTarget", "PodScheduled", "Absent"]
+        .map(|r#type| json!({"type": r#type, "status": "True"}));
+    let rules = json!([{"action": "FailJob", "onPodConditions": patterns}]);
+    let overrides =
+        json!({"spec": {"completions": 9, "parallelism": 0, "podFailurePolicy": {"rules": rules}}});
+    let named = |conditions: &[(&str, &str)]| {
+        let conditions: Vec<_> =
+            conditions.iter().map(|(r#type, status)| json!({"type": r#type, "status": status})).collect();
+        let failed = pod("p", "Failed", &json!({"status": {"conditions": conditions}}));
+        let transcript = JobFixture::of(job(&overrides)).pods([failed]).reconcile();
+        let message = transcript.status()["conditions"][0]["message"].as_str().map(str::to_owned)?;
+        message.split(' ').nth(4).map(str::to_owned)
+    };
+    let all = ["Other", "PodScheduled", "DisruptionTarget", "Ready", "Last"].map(|r#type| (r#type, "True"));
+    assert_eq!(named(&all).as_deref(), Some("PodScheduled"));
+    for first in 2..5 {
+        assert_eq!(named(&all[first..]).as_deref(), Some(all[first].0));
+    }
+    let others = [("PodScheduled", "False"), ("Ready", "Unknown"), ("Last", "True")];
+    assert_eq!(named(&others).as_deref(), Some("Last"));
+    assert_eq!(named(&[("PodScheduled", "False"), ("Other", "True")]), None);
 }
 
 /// Proves JOB-73, JOB-74, JOB-75, JOB-76, JOB-167.

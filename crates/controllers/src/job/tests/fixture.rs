@@ -129,7 +129,9 @@ impl JobFixture {
 
     /// Changes the Job in the cluster.
     pub(super) fn change_job(&mut self, mut job: Value) {
-        job["metadata"]["resourceVersion"] = json!("8");
+        let old = self.cluster.view().get::<Job>(&Key::namespaced("a", "j")).cloned();
+        let old = old.map_or(7, |old| old.meta.resource_version.to_string().parse().unwrap_or(7));
+        job["metadata"]["resourceVersion"] = json!((old + 1).to_string());
         self.cluster.put::<Job>(&self.controller.loops[0], job);
     }
 }

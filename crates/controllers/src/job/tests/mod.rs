@@ -5,4 +5,6 @@ mod crashes;
 mod enqueue;
 mod finish;
 mod fixture;
+mod large;
 mod pods;
+mod scheduling;

@@ -31,7 +31,7 @@ fn a_new_job_gets_pods_and_a_start_time() {
     );
     assert_eq!(status["startTime"], at(0));
     assert_eq!(status["uncountedTerminatedPods"], json!({}));
-    assert_eq!(transcript.events(), ["Normal SuccessfulCreate: Created pod: j-new"; 2]);
+    assert_eq!(transcript.events(), ["Normal SuccessfulCreate on Job a/j uid=j-1: Created pod: j-new"; 2]);
     // The finalizer is added once, even if the template has it.
     let template = json!({"template": {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}}});
     let transcript = JobFixture::of(spec(&template)).reconcile();
@@ -54,6 +54,17 @@ fn an_unchanged_status_is_not_written() {
         other["status"][field] = json!(3);
         assert_eq!(transcript(&other).requests(), ["put jobs.batch/status a/j"], "{field}");
     }
+}
+
+/// Proves REV-76.
+#[test]
+fn a_field_of_a_newer_api_server_changes_no_pod() {
+    let newer = json!({
+        "spec": {"template": {"spec": {"invented": {"by": "default"}}}},
+        "status": {"startTime": at(-9), "active": 1, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}},
+    });
+    let mut fixture = JobFixture::of(job(&newer)).pods([pod("p", "Running", &json!({}))]);
+    assert_eq!(fixture.reconcile().requests(), Vec::<String>::new());
 }
 
 /// Proves JOB-58.
@@ -90,7 +101,10 @@ fn surplus_pods_lose_the_finalizer_and_are_deleted() {
     assert_eq!(counts(&transcript.status()), ["0", "0", "2"]);
     assert_eq!(
         transcript.events(),
-        ["Normal SuccessfulDelete: Deleted pod: p1", "Normal SuccessfulDelete: Deleted pod: p2"]
+        [
+            "Normal SuccessfulDelete on Job a/j uid=j-1: Deleted pod: p1",
+            "Normal SuccessfulDelete on Job a/j uid=j-1: Deleted pod: p2"
+        ]
     );
     assert_eq!(transcript.measured("job_syncs_total"), ["NonIndexed,success,pods_deleted} 1"]);
     // A pod whose finalizer cannot be removed is not deleted, and the reconcile is retried.
@@ -114,7 +128,7 @@ fn surplus_pods_lose_the_finalizer_and_are_deleted() {
         (counts(&transcript.status()), transcript.is_retried()),
         (["1", "0", "1"].map(str::to_owned), true)
     );
-    assert_eq!(transcript.events()[0], "Warning FailedDelete: Error deleting: refused");
+    assert_eq!(transcript.events()[0], "Warning FailedDelete on Job a/j uid=j-1: Error deleting: refused");
 }
 
 /// Proves JOB-59, JOB-61.
@@ -248,7 +262,7 @@ fn a_failed_creation_ends_the_batches_and_the_reconcile_is_retried() {
     let fixture = JobFixture::of(spec(&json!({"parallelism": 3, "completions": 3})));
     let transcript = fixture.failing("create", "", ErrorReason::Forbidden).reconcile();
     assert_eq!(transcript.requests().iter().filter(|line| line.starts_with("create")).count(), 1);
-    assert_eq!(transcript.events(), ["Warning FailedCreate: Error creating: refused"]);
+    assert_eq!(transcript.events(), ["Warning FailedCreate on Job a/j uid=j-1: Error creating: refused"]);
     assert_eq!((transcript.status()["active"].as_i64(), transcript.is_retried()), (Some(0), true));
     assert_eq!(transcript.measured("job_pods_creation_total"), ["new,succeeded} 1", "new,failed} 1"]);
     assert_eq!(transcript.measured("job_syncs_total"), ["NonIndexed,error,pods_created} 1"]);
@@ -262,6 +276,27 @@ fn a_creation_in_a_terminating_namespace_is_not_an_error() {
         JobFixture::of(spec(&json!({}))).failing("create", "", ErrorReason::NamespaceTerminating).reconcile();
     assert!(!transcript.is_retried() && transcript.status()["active"] == 1, "{}", transcript.0);
     assert!(!transcript.0.contains("FailedCreate"));
+    assert_eq!(transcript.measured("job_pods_creation_total"), [""; 0]);
+    assert_eq!(transcript.measured("job_syncs_total"), ["NonIndexed,success,pods_created} 1"]);
+}
+
+/// Proves JOB-146.
+#[test]
+fn the_action_is_pods_created_even_if_no_index_is_left_for_a_missing_pod() {
+    let one_failed = json!({"spec": {"backoffLimitPerIndex": 0, "maxFailedIndexes": 9, "backoffLimit": 99},
+                            "status": {"failedIndexes": "0"}});
+    let pods = || ["1", "2"].map(|index| indexed(&format!("p{index}"), "Running", index, &json!({})));
+    let transcript = JobFixture::of(indexed_spec(3, &one_failed)).pods(pods()).reconcile();
+    assert_eq!((transcript.created().len(), transcript.is_retried()), (0, false), "{}", transcript.0);
+    assert_eq!(transcript.measured("job_syncs_total"), ["Indexed,success,pods_created} 1"]);
+    assert_eq!(transcript.measured("job_pods_creation_total"), [""; 0]);
+    let fewer = json!({"spec": {"parallelism": 2}});
+    let transcript = JobFixture::of(indexed_spec(3, &merged(&one_failed, &fewer))).pods(pods()).reconcile();
+    assert_eq!(transcript.measured("job_syncs_total"), ["Indexed,success,tracking} 1"]);
+    let invalid = json!({"spec": {"selector": {"matchExpressions": [{"key": "job", "operator": "Odd"}]}}});
+    let transcript = JobFixture::of(job(&invalid)).reconcile();
+    assert!(transcript.is_retried());
+    assert_eq!(transcript.measured("job_syncs_total"), ["NonIndexed,error,reconciling} 1"]);
 }
 
 /// Proves JOB-141.
@@ -301,7 +336,7 @@ fn a_suspended_job_has_no_pods_and_a_suspended_condition() {
         json!({"type": "Suspended", "status": "True", "reason": "JobSuspended",
         "message": "Job suspended", "lastProbeTime": at(0), "lastTransitionTime": at(0)})
     );
-    assert!(transcript.events().contains(&"Normal Suspended: Job suspended"));
+    assert!(transcript.events().contains(&"Normal Suspended on Job a/j uid=j-1: Job suspended"));
     assert_eq!(transcript.measured("job_syncs_total"), ["NonIndexed,success,pods_deleted} 1"]);
     let kept = super::super::JobOptions {
         clear_start_time_on_suspend: false,
@@ -327,7 +362,7 @@ fn a_resumed_job_gets_a_new_start_time() {
     assert_eq!(transcript.status()["conditions"][0]["status"], "False");
     assert_eq!(transcript.conditions()[0], "Suspended=False JobResumed");
     assert_eq!(transcript.status()["startTime"], at(0));
-    assert!(transcript.events().contains(&"Normal Resumed: Job resumed"));
+    assert!(transcript.events().contains(&"Normal Resumed on Job a/j uid=j-1: Job resumed"));
     let fresh = JobFixture::of(job(&json!({}))).reconcile();
     assert_eq!(fresh.status()["conditions"], Value::Null);
     let suspended = JobFixture::of(job(&json!({"spec": {"suspend": true}}))).reconcile();

@@ -46,11 +46,14 @@ fn pods_that_no_longer_match_are_released() {
     assert_eq!(*body, json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "u-web"}]}}));
     for fine in [ErrorReason::NotFound, ErrorReason::Invalid] {
         let cluster = strays().failing::<Pod>("patch", &Key::namespaced("a", "y"), api_error(fine));
-        check(cluster, &format!("patch pods a/y {RELEASE} (refused, which is fine: refused)\n"));
+        check(cluster, &format!("patch pods a/y {RELEASE} (ignored: refused)\n"));
     }
     let raced =
         strays().failing::<Pod>("patch", &Key::namespaced("a", "y"), api_error(ErrorReason::Conflict));
-    check(raced, &format!("patch pods a/y {RELEASE} FAILED: refused\nretry: refused\n"));
+    check(
+        raced,
+        &format!("patch pods a/y {RELEASE} FAILED: refused\nretry: patch pods a/y {RELEASE}: refused\n"),
+    );
     // A terminating ReplicaSet releases nothing, and does not count a pod that no longer matches.
     check(with_pods(cluster(terminating(up_to_date(1))), [pod("x"), stray("y")]), "");
 }
@@ -81,7 +84,7 @@ fn matching_orphans_are_adopted() {
     // An orphan that was deleted is no error, and is not counted.
     let gone = with_pods(cluster(set(1)), [orphan("x")]);
     let gone = gone.failing::<Pod>("patch", &Key::namespaced("a", "x"), api_error(ErrorReason::NotFound));
-    check(gone, &format!("patch pods a/x {ADOPT} (refused, which is fine: refused)\n{CREATE}"));
+    check(gone, &format!("patch pods a/x {ADOPT} (ignored: refused)\n{CREATE}"));
 }
 
 /// Proves RS-34.
@@ -97,7 +100,8 @@ fn no_orphan_is_adopted_by_a_deleted_or_terminating_replica_set() {
         check(
             with_pods(cluster, [orphan("x"), orphan("y")]),
             &format!(
-                "patch pods a/x {ADOPT} FAILED: {why}\npatch pods a/y {ADOPT} FAILED: {why}\nretry: {why}\n"
+                "patch pods a/x {ADOPT} FAILED: {why}\npatch pods a/y {ADOPT} FAILED: {why}\n\
+                 retry: patch pods a/x {ADOPT}: {why}\n"
             ),
         );
     }
@@ -116,7 +120,7 @@ fn a_failed_adoption_stops_the_reconcile_but_no_other_adoption() {
             "patch pods a/z {RELEASE}\n\
              patch pods a/x {ADOPT} FAILED: refused\n\
              patch pods a/y {ADOPT}\n\
-             retry: refused\n"
+             retry: patch pods a/x {ADOPT}: refused\n"
         ),
     );
 }

@@ -101,7 +101,7 @@ fn status(cluster: RehearsalCluster) -> Value {
 
 const ADOPT: &str = "because it matches the selector and nobody manages it";
 const CREATE: &str = "create pods a/ because there are fewer pods than wanted\n\
-                      event Normal SuccessfulCreate: Created pod: web-new\n";
+                      event Normal SuccessfulCreate on ReplicaSet a/web uid=u-web: Created pod: web-new\n";
 const STATUS: &str = "put replicasets.apps/status a/web because replica counts or conditions changed\n";
 
 /// Proves RS-1, RS-2, RS-3, RS-4, RS-73, RS-75, RS-82, INF-125.
@@ -148,7 +148,7 @@ fn adoption_then_pod_writes_then_status() {
              patch pods a/y {ADOPT}\n\
              measure replicaset_controller_sorting_deletion_age_ratio{{}} 1\n\
              delete pods a/y because there are more pods than wanted\n\
-             event Normal SuccessfulDelete: Deleted pod: y\n\
+             event Normal SuccessfulDelete on ReplicaSet a/web uid=u-web: Deleted pod: y\n\
              {STATUS}\
              requeue after 3s\n"
         ),
@@ -160,12 +160,9 @@ fn adoption_then_pod_writes_then_status() {
     );
 }
 
-/// The executor reads a ReplicaSet to recheck an owner and after a conflict of its status; the controller itself
-/// reads nothing.
-///
 /// Proves RS-76.
 #[test]
-fn a_reconcile_reads_no_object_live() {
+fn a_replica_set_is_read_live_only_before_adoptions_and_after_a_conflict_of_its_status() {
     let stray = with_field(pod("s"), "/metadata/labels", json!({"app": "none"}));
     let full = cluster(set(9)).failing_at(
         "create",
@@ -173,23 +170,36 @@ fn a_reconcile_reads_no_object_live() {
         api_error(ErrorReason::AlreadyExists),
         None,
     );
-    for mut cluster in [
-        with_pods(cluster(set(3)), [orphan("x"), stray]),
-        with_pods(cluster(set(0)), [pod("x"), pod("y")]),
-        with_pods(cluster(terminating(set(1))), [pod("x")]),
-        with_pods(cluster(set(1)), [pod("x")]).failing::<ReplicaSet>(
-            "update",
-            &web(),
-            api_error(ErrorReason::Conflict),
-        ),
-        full,
+    let raced = with_pods(cluster(set(1)), [pod("x")]);
+    let raced = raced.failing::<ReplicaSet>("update", &web(), api_error(ErrorReason::Conflict));
+    for (mut cluster, reads_wanted) in [
+        (with_pods(cluster(set(3)), [orphan("x"), stray.clone()]), vec![]),
+        (with_pods(cluster(set(0)), [pod("x"), pod("y")]), vec![]),
+        (with_pods(cluster(terminating(set(1))), [pod("x")]), vec![]),
+        (raced, vec!["get replicasets.apps a/web"]),
+        (full, vec![]),
     ] {
         let transcript = cluster.reconcile(&the_loop(), web());
         let reads: Vec<_> =
             transcript.lines().filter(|line| line.starts_with("get ") || line.starts_with("list ")).collect();
-        assert_eq!(reads, [""; 0]);
+        assert_eq!(reads, reads_wanted);
         assert!(transcript.contains("replicasets.apps/status"), "{transcript}");
     }
+    // The executor reads the owner for a guarded write: an adoption, and no other.
+    let owner: ReplicaSet = serde_json::from_value(set(3)).unwrap();
+    let pods =
+        [orphan("x"), stray].map(|pod| std::sync::Arc::new(serde_json::from_value::<Pod>(pod).unwrap()));
+    let matches = |pod: &Pod| *pod.meta.key.name == *"x";
+    let plan = crate::workloads::adoption::claim_if(&owner, None, matches, pods.iter()).plan();
+    let guarded: Vec<_> = plan
+        .steps()
+        .iter()
+        .flat_map(keleustes_plan::Step::writes)
+        .map(|write| (write.verb(), write.target.key.name.to_string(), write.guard.is_some()))
+        .collect();
+    let adopted = ("patch", "x".to_owned(), true);
+    assert!(guarded.contains(&adopted), "{guarded:?}");
+    assert!(guarded.iter().filter(|write| **write != adopted).all(|(.., guarded)| !guarded), "{guarded:?}");
 }
 
 /// Proves RS-25, RS-83.

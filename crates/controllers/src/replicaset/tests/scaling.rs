@@ -39,11 +39,12 @@ fn at_most_500_pods_are_created_or_deleted_per_reconcile() {
 #[test]
 fn pods_are_created_with_slow_start() {
     let full = |times| cluster(set(9)).failing_at("create", PODS, api_error(ErrorReason::Forbidden), times);
+    const RETRY: &str = "retry: create pods a/ because there are fewer pods than wanted: refused\n";
     const FAILED: &str = "create pods a/ because there are fewer pods than wanted FAILED: refused\n\
-                          event Warning FailedCreate: Error creating: refused\n";
-    check(full(None), &format!("{FAILED}{STATUS}retry: refused\n"));
+                          event Warning FailedCreate on ReplicaSet a/web uid=u-web: Error creating: refused\n";
+    check(full(None), &format!("{FAILED}{STATUS}{RETRY}"));
     // The first batch fails, so no other is sent.
-    check(full(Some(1)), &format!("{FAILED}{STATUS}retry: refused\n"));
+    check(full(Some(1)), &format!("{FAILED}{STATUS}{RETRY}"));
     let a_plan = plan_of(set(9), &[]);
     assert!(matches!(a_plan.steps(), [Step::SlowStart(writes)] if writes.len() == 9));
 }
@@ -66,8 +67,7 @@ fn plan_of(set: Value, pods: &[Value]) -> keleustes_plan::Plan {
 fn creating_pods_in_a_terminating_namespace_is_no_error() {
     let cluster = with_pods(cluster(set(2)), [pod("x")]);
     let cluster = cluster.failing_at("create", PODS, api_error(ErrorReason::NamespaceTerminating), None);
-    const FINE: &str =
-        "create pods a/ because there are fewer pods than wanted (refused, which is fine: refused)\n";
+    const FINE: &str = "create pods a/ because there are fewer pods than wanted (ignored: refused)\n";
     check(cluster, &format!("{FINE}{STATUS}"));
 }
 
@@ -77,7 +77,7 @@ fn pods_are_deleted_in_parallel_and_a_failure_stops_no_other() {
     let two = || with_pods(cluster(with_field(set(0), "/status/replicas", json!(2))), [pod("x"), pod("y")]);
     let refusing = |reason| two().failing::<Pod>("delete", &Key::namespaced("a", "x"), api_error(reason));
     const Y: &str = "delete pods a/y because there are more pods than wanted\n\
-                     event Normal SuccessfulDelete: Deleted pod: y\n";
+                     event Normal SuccessfulDelete on ReplicaSet a/web uid=u-web: Deleted pod: y\n";
     for gone in [ErrorReason::NotFound, ErrorReason::Conflict] {
         let transcript = reconcile(refusing(gone));
         assert!(transcript.contains(Y) && !transcript.contains("retry"), "{transcript}");
@@ -87,7 +87,8 @@ fn pods_are_deleted_in_parallel_and_a_failure_stops_no_other() {
         refusing(ErrorReason::Forbidden),
         &format!(
             "delete pods a/x because there are more pods than wanted FAILED: refused\n\
-             event Warning FailedDelete: Error deleting: refused\n{Y}{STATUS}retry: refused\n"
+             event Warning FailedDelete on ReplicaSet a/web uid=u-web: Error deleting: refused\n{Y}{STATUS}\
+             retry: delete pods a/x because there are more pods than wanted: refused\n"
         ),
     );
     let plan = plan_of(set(0), &[pod("x")]);
@@ -220,7 +221,7 @@ fn pod_names_start_with_the_replica_set_s_name() {
         let Action::Create(body) = &plan.steps()[0].writes()[0].action else { panic!("a creation") };
         body["metadata"]["generateName"].as_str().unwrap().len()
     };
-    assert_eq!((prefix(252), prefix(253)), (253, 253));
+    assert_eq!((prefix(252), prefix(253), prefix(254)), (253, 254, 254));
 }
 
 /// Proves RS-60, INF-92.
@@ -230,4 +231,11 @@ fn a_template_without_labels_creates_no_pods() {
     check(cluster(bare.clone()), &format!("{STATUS}retry: unable to create pods, no labels\n"));
     let condition = &status(cluster(bare))["conditions"][0];
     assert_eq!(condition["message"], "unable to create pods, no labels");
+}
+
+/// Proves REV-76.
+#[test]
+fn a_field_of_a_newer_api_server_changes_no_pod() {
+    let newer = with_field(up_to_date(1), "/spec/template/spec/invented", json!({"by": "default"}));
+    check(with_pods(cluster(newer), [pod("p")]), "");
 }

@@ -1,6 +1,8 @@
 //! The status, when it is written, and when the key is requeued.
 
-use keleustes_plan::{Action, StatusUrgency, Step};
+use keleustes_objects::Kind as _;
+use keleustes_plan::StatusUrgency;
+use keleustes_plan::rehearsal::is_retried_because;
 use proptest::prelude::*;
 
 use super::*;
@@ -88,7 +90,7 @@ fn replica_failure_is_set_once_and_keeps_its_transition_time() {
     // An existing condition is kept, whatever its content.
     let older = with_field(set(2), "/status/conditions", condition("FailedDelete", "older"));
     let transcript = reconcile(refusing_creates(older));
-    assert!(!transcript.contains(STATUS) && transcript.ends_with("retry: refused\n"), "{transcript}");
+    assert!(!transcript.contains(STATUS) && is_retried_because(&transcript, "refused"), "{transcript}");
 }
 
 /// Proves RS-29, RS-66.
@@ -120,7 +122,7 @@ fn an_unchanged_status_is_not_written() {
     }
 }
 
-/// Proves RS-68, RS-74, RS-97.
+/// Proves RS-97.
 #[test]
 fn the_status_is_put_with_the_cached_metadata() {
     let mut whole = with_field(set(1), "/metadata/labels", json!({"l": "1"}));
@@ -133,10 +135,30 @@ fn the_status_is_put_with_the_cached_metadata() {
     assert_eq!((&metadata["labels"], &metadata["annotations"]), (&json!({"l": "1"}), &json!({"a": "2"})));
     assert_eq!(put["status"]["observedGeneration"], 9);
     assert!(metadata.get("managedFields").is_none() && put.get("spec").is_none());
-    let seen: ReplicaSet = serde_json::from_value(whole).unwrap();
-    let plan = status::plan(&seen, &ReplicaSetStatus::default(), StatusUrgency::Immediate);
-    let [Step::One(write)] = plan.steps() else { panic!("one write") };
-    assert!(matches!(write.action, Action::Put { subresource: "status", conflict_tries: 2, .. }));
+}
+
+/// Proves RS-68, RS-74.
+#[test]
+fn after_a_conflict_the_status_of_the_cached_generation_is_put_once_more() {
+    const GET: &str = "get replicasets.apps a/web\n";
+    let mut newer = with_field(set(1), "/metadata/generation", json!(9));
+    newer["metadata"]["resourceVersion"] = json!("8");
+    let path = ReplicaSet::RESOURCE.object_path(&web());
+    let failing = |reason, times| {
+        let cluster = with_pods(cluster(set(1)), [pod("x")]).with_live::<ReplicaSet>(newer.clone());
+        cluster.failing_at("update", &path, api_error(reason), times)
+    };
+    let put = body(failing(ErrorReason::Conflict, Some(1)), "put replicasets.apps/status");
+    assert_eq!(
+        (&put["metadata"]["resourceVersion"], &put["status"]["observedGeneration"]),
+        (&json!("8"), &json!(2))
+    );
+    let (failed, retry) = (
+        format!("{} FAILED: refused\n", STATUS.trim_end()),
+        format!("retry: {}: refused\n", STATUS.trim_end()),
+    );
+    check(failing(ErrorReason::Conflict, None), &format!("{failed}{GET}{failed}{retry}"));
+    check(failing(ErrorReason::Unavailable, None), &format!("{failed}{retry}"));
 }
 
 /// Proves RS-69, RS-93, RS-94, INF-98.

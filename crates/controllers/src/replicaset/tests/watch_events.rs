@@ -1,7 +1,6 @@
 //! Which ReplicaSets are enqueued for which watch event.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use keleustes_plan::{Change, Enqueue, Store};
 
@@ -40,7 +39,7 @@ impl Before {
         let mut enqueue = Enqueue::default();
         enqueue::pod_changed::<ReplicaSet>(change, &self.cluster.view(), &mut enqueue);
         let items = enqueue.into_items().into_iter();
-        items.map(|(item, delay): (_, Duration)| (item.to_string(), delay.as_secs())).collect()
+        items.map(|(item, delay)| (item.to_string(), delay.unwrap_or_default().as_secs())).collect()
     }
 }
 

@@ -34,7 +34,7 @@ fn revisions_are_adopted_before_pods() {
         format!(
             "patch controllerrevisions.apps a/web-1 {ADOPT} FAILED: refused\n\
              patch controllerrevisions.apps a/web-2 {ADOPT}\n\
-             retry: refused\n"
+             retry: patch controllerrevisions.apps a/web-1 {ADOPT}: refused\n"
         )
     );
     let terminating_owner = RehearsalCluster::of(&the_loop())
@@ -44,7 +44,10 @@ fn revisions_are_adopted_before_pods() {
     let why = "the owner is being deleted";
     assert_eq!(
         reconcile(terminating_owner),
-        format!("patch controllerrevisions.apps a/web-2 {ADOPT} FAILED: {why}\nretry: {why}\n")
+        format!(
+            "patch controllerrevisions.apps a/web-2 {ADOPT} FAILED: {why}\n\
+             retry: patch controllerrevisions.apps a/web-2 {ADOPT}: {why}\n"
+        )
     );
     let of_another =
         with_field(revision("web-1", 1, "v1"), "/metadata/ownerReferences/0/uid", json!("u-other"));
@@ -76,7 +79,10 @@ fn pods_are_claimed_by_name_and_labels() {
     let spelled = orphan("web-00");
     assert_eq!(actions(cluster(up_to_date(1), [spelled])), format!("patch pods a/web-00 {ADOPT}\n"));
     let failed = pods_failing_to_be_claimed();
-    assert_eq!(actions(failed), format!("patch pods a/web-0 {ADOPT} FAILED: refused\nretry: refused\n"));
+    assert_eq!(
+        actions(failed),
+        format!("patch pods a/web-0 {ADOPT} FAILED: refused\nretry: patch pods a/web-0 {ADOPT}: refused\n")
+    );
 }
 
 fn pods_failing_to_be_claimed() -> RehearsalCluster {

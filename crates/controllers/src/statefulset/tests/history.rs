@@ -77,7 +77,10 @@ fn returning_to_an_old_template_renumbers_its_revision() {
     assert_eq!(revision_actions(back()), ["patch web-1"]);
     assert_eq!(update_revision(back()), "web-1");
     let failing = back().failing::<ControllerRevision>("patch", &key("web-1"), api_error(ErrorReason::Other));
-    assert!(reconcile(failing).ends_with("FAILED: refused\nretry: refused\n"), "the reconcile ends");
+    assert!(
+        reconcile(failing).contains("FAILED: refused\nretry: patch controllerrevisions.apps a/web-1 "),
+        "the reconcile ends"
+    );
 }
 
 /// Proves STS-27, REV-32, REV-34.
@@ -152,7 +155,7 @@ fn an_exhausted_collision_count_is_an_error() {
 #[test]
 fn the_revision_in_an_up_to_date_status_is_kept() {
     // The status was written for this generation: its update revision stays, however its data is spelled.
-    let odd = with_field(revision("web-2", 2, "v2"), "/data/spec/template/spec/odd", json!(true));
+    let odd = with_field(revision("web-2", 2, "v2"), "/data/spec/template/spec/hostname", json!("odd"));
     let cluster = |set: Value| bare(set, [pod(0)]).with::<ControllerRevision>(odd.clone());
     assert_eq!(actions(cluster(up_to_date(1))), "");
     let touched = with_field(up_to_date(1), "/metadata/generation", json!(3));
@@ -193,7 +196,7 @@ fn a_revision_name_collision_increments_the_collision_count() {
         &key(&names[0]),
         api_error(ErrorReason::NamespaceTerminating),
     );
-    assert!(reconcile(refusing).ends_with("FAILED: refused\nretry: refused\n"));
+    assert!(reconcile(refusing).contains("FAILED: refused\nretry: create controllerrevisions.apps "));
 }
 
 /// Proves STS-37, STS-111, STS-124, REV-63, REV-64.
@@ -285,4 +288,51 @@ fn a_long_name_is_truncated_in_the_name_of_a_revision() {
     let mut cluster = RehearsalCluster::of(&the_loop()).with::<StatefulSet>(long);
     let created = cluster.bodies(&the_loop(), key(&name), "create controllerrevisions.apps ").remove(0).0;
     assert_eq!(created, format!("{}-{}", "w".repeat(223), revision_hash("v2", 0)));
+}
+
+/// The StatefulSet after a newer API server has set a field that this version does not know.
+fn invented(set: Value) -> Value {
+    let set = with_field(set, "/spec/template/spec/containers/0/invented", json!({"by": "default"}));
+    with_field(with_field(set, "/spec/template/spec/invented", json!(true)), "/metadata/generation", json!(3))
+}
+
+/// Proves REV-47, REV-76.
+#[test]
+fn a_field_of_a_newer_api_server_creates_no_revision_and_restarts_no_pod() {
+    let set = invented(up_to_date(2));
+    let pods = || [pod(0), pod(1)];
+    assert_eq!(actions(cluster(set.clone(), pods())), "");
+    assert_eq!(update_revision(cluster(set.clone(), pods())), "web-2");
+    // A revision that an earlier version of this program wrote contains the field.
+    let data = "/data/spec/template/spec/invented";
+    let stored = with_field(revision("web-2", 2, "v2"), data, json!(true));
+    for set in [set.clone(), with_field(up_to_date(2), "/metadata/generation", json!(3))] {
+        assert_eq!(actions(bare(set, pods()).with::<ControllerRevision>(stored.clone())), "");
+    }
+    // What is known counts.
+    let other = with_field(set, "/spec/template/spec/containers/0/image", json!("v3"));
+    let created = body(cluster(other, pods()), "create controllerrevisions.apps ");
+    assert!(!created.to_string().contains("invented"), "{created}");
+}
+
+/// Proves REV-16, REV-36.
+#[test]
+fn another_spelling_of_a_quantity_creates_a_revision() {
+    let limited = |object: Value, at: &str, memory: &str| {
+        with_field(
+            object,
+            &format!("{at}/spec/containers/0/resources"),
+            json!({"limits": {"memory": memory}}),
+        )
+    };
+    let stored = limited(revision("web-2", 2, "v2"), "/data/spec/template", "1Gi");
+    let actions = |set: Value, memory: &str| {
+        let set = limited(set, "/spec/template", memory);
+        revision_actions(bare(set, []).with::<ControllerRevision>(stored.clone()))
+    };
+    // The API server does not raise the generation, because the value is the same.
+    for set in [set(0), with_field(set(0), "/metadata/generation", json!(3))] {
+        assert!(actions(set.clone(), "1Gi").is_empty());
+        assert_eq!(actions(set, "1073741824").len(), 1);
+    }
 }

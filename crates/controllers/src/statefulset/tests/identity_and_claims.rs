@@ -1,6 +1,7 @@
 //! The identity of a pod, its claims, and the owners of its claims.
 
 use keleustes_plan::Action;
+use keleustes_plan::rehearsal::is_retried_because;
 
 use super::*;
 
@@ -24,7 +25,9 @@ fn a_new_pod_has_its_ordinal_in_name_labels_and_hostname() {
     );
     assert_eq!(
         pod["spec"],
-        json!({"containers": [{"name": "c", "image": "v2"}], "hostname": "web-0", "subdomain": "svc"})
+        json!({
+            "containers": [{"name": "c", "image": "v2", "resources": {}}], "hostname": "web-0", "subdomain": "svc",
+        })
     );
 }
 
@@ -57,9 +60,9 @@ fn claims_are_created_before_their_pod() {
     assert_eq!(
         actions(needy()),
         "create persistentvolumeclaims a/data-web-0 because its pod needs it\n\
-         event Normal SuccessfulCreate: Create Claim data-web-0 Pod web-0 in StatefulSet web success\n\
+         event Normal SuccessfulCreate on StatefulSet a/web uid=u-web: Create Claim data-web-0 Pod web-0 in StatefulSet web success\n\
          create pods a/web-0 because the StatefulSet has no pod with this ordinal\n\
-         event Normal SuccessfulCreate: Create Pod web-0 in StatefulSet web successful\n"
+         event Normal SuccessfulCreate on StatefulSet a/web uid=u-web: Create Pod web-0 in StatefulSet web successful\n"
     );
     assert_eq!(
         body(needy(), "create persistentvolumeclaims "),
@@ -74,13 +77,13 @@ fn claims_are_created_before_their_pod() {
     assert_eq!(
         actions(refusing(ErrorReason::Forbidden)),
         "create persistentvolumeclaims a/data-web-0 because its pod needs it FAILED: refused\n\
-         event Warning FailedCreate: Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: refused\n\
-         event Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: \
+         event Warning FailedCreate on StatefulSet a/web uid=u-web: Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: refused\n\
+         event Warning FailedCreate on StatefulSet a/web uid=u-web: Create Pod web-0 in StatefulSet web failed error: \
          failed to create PVC data-web-0: refused\n\
-         retry: refused\n"
+         retry: create persistentvolumeclaims a/data-web-0 because its pod needs it: refused\n"
     );
     let unseen = actions(refusing(ErrorReason::AlreadyExists));
-    assert!(!unseen.contains("Claim data-web-0") && unseen.ends_with("retry: refused\n"), "{unseen}");
+    assert!(!unseen.contains("Claim data-web-0") && is_retried_because(&unseen, "refused"), "{unseen}");
 }
 
 /// A pod whose claims fail does not keep other pods from theirs.
@@ -107,7 +110,7 @@ fn an_existing_claim_is_not_changed() {
     );
     assert_eq!(
         actions(cluster(terminating(other))),
-        "event Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: \
+        "event Warning FailedCreate on StatefulSet a/web uid=u-web: Create Pod web-0 in StatefulSet web failed error: \
          pvc data-web-0 is being deleted\n\
          retry: pvc data-web-0 is being deleted\n"
     );
@@ -125,7 +128,7 @@ fn several_claim_errors_are_joined_as_the_original_joins_them() {
     assert_eq!(
         actions(with_claims(cluster(two, []), [named("data"), named("logs")])),
         format!(
-            "event Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: {why}\nretry: {why}\n"
+            "event Warning FailedCreate on StatefulSet a/web uid=u-web: Create Pod web-0 in StatefulSet web failed error: {why}\nretry: {why}\n"
         )
     );
 }
@@ -147,7 +150,7 @@ fn a_pod_without_its_pod_name_label_is_repaired() {
         transcript,
         format!(
             "edit pods a/web-0 because its pod-name label or its claim volumes are wrong\n\
-             event Normal SuccessfulUpdate: Update Pod web-0 in StatefulSet web successful\n\
+             event Normal SuccessfulUpdate on StatefulSet a/web uid=u-web: Update Pod web-0 in StatefulSet web successful\n\
              {NONE_MISSING}{MAX}"
         )
     );
@@ -160,7 +163,16 @@ fn a_pod_without_its_pod_name_label_is_repaired() {
         "/metadata/labels/apps.kubernetes.io~1pod-index",
         json!("9"),
     );
+    let renamed = with_field(renamed, "/spec/subdomain", json!("elsewhere"));
     assert!(!edited(&mut cluster(up_to_date(1), [renamed])));
+    let mut wrong = cluster(
+        up_to_date(1),
+        [with_field(pod(0), "/metadata/labels/statefulset.kubernetes.io~1pod-name", json!("web-1"))],
+    );
+    assert!(edited(&mut wrong), "the label of another pod");
+    let labels = &wrong.live_object::<Pod>(&key("web-0")).unwrap()["metadata"]["labels"];
+    assert_eq!(labels["statefulset.kubernetes.io/pod-name"], "web-0");
+    assert_eq!(labels["apps.kubernetes.io/pod-index"], "0");
     let lost_and_unready =
         unready(with_field(pod(0), "/metadata/labels/statefulset.kubernetes.io~1pod-name", json!("x")));
     assert!(!edited(&mut cluster(up_to_date(1), [lost_and_unready.clone()])));
@@ -215,15 +227,15 @@ fn a_pod_without_its_claims_is_repaired() {
     let transcript = actions(refusing);
     assert!(
         transcript.contains(
-            "event Warning FailedUpdate: Update Pod web-0 in StatefulSet web failed error: refused"
+            "event Warning FailedUpdate on StatefulSet a/web uid=u-web: Update Pod web-0 in StatefulSet web failed error: refused"
         )
     );
-    assert!(transcript.ends_with("retry: refused\n"));
+    assert!(is_retried_because(&transcript, "refused"));
     let terminating_owner =
         with_claims(cluster(with_claim_template(up_to_date(1)), [pod(0)]), [terminating(claim(0, &[]))]);
     assert!(
         actions(terminating_owner)
-            .starts_with("event Warning FailedUpdate: Update Pod web-0 in StatefulSet web failed error: pvc")
+            .starts_with("event Warning FailedUpdate on StatefulSet a/web uid=u-web: Update Pod web-0 in StatefulSet web failed error: pvc")
     );
     let set: StatefulSet = serde_json::from_value(set(1)).unwrap();
     let write = pods::repair(&max_unavailable::inputs(set, &[]), 0, &serde_json::from_value(pod(0)).unwrap());
@@ -312,7 +324,7 @@ fn claims_of_deleted_pods_get_their_owners_first() {
         ),
         [claim(0, &[]), claim(1, &[])],
     );
-    let written = "event Normal SuccessfulDelete: Delete Pod";
+    let written = "event Normal SuccessfulDelete on StatefulSet a/web uid=u-web: Delete Pod";
     let fixed = "edit persistentvolumeclaims a/data-web";
     let transcript = both.outline(&the_loop(), web());
     let at = |text: &str| transcript.find(text).unwrap_or_else(|| panic!("{text}: {transcript}"));
@@ -327,13 +339,16 @@ fn claims_of_deleted_pods_get_their_owners_first() {
         api_error(ErrorReason::Conflict),
     );
     let transcript = actions(refusing);
-    assert!(!transcript.contains("delete pods") && transcript.ends_with("retry: refused\n"), "{transcript}");
+    assert!(
+        !transcript.contains("delete pods") && is_retried_because(&transcript, "refused"),
+        "{transcript}"
+    );
 }
 
 /// Proves STS-61, STS-62, STS-63, STS-101.
 #[test]
 fn a_claim_with_another_controller_is_left_alone() {
-    const CONFLICT_EVENT: &str = "event Warning ConflictingController: PersistentVolumeClaim data-web-0 has a conflicting \
+    const CONFLICT_EVENT: &str = "event Warning ConflictingController on StatefulSet a/web uid=u-web: PersistentVolumeClaim data-web-0 has a conflicting \
                         OwnerReference that acts as a manging controller, the retention policy is ignored for this claim";
     let other_controller =
         json!({"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "u-o", "controller": true});
@@ -426,7 +441,7 @@ fn the_controller_never_deletes_claims() {
 fn a_pod_that_was_not_found_counts_as_deleted() {
     let cluster =
         cluster(set(0), [pod(0)]).failing::<Pod>("delete", &key("web-0"), api_error(ErrorReason::NotFound));
-    let written = "event Normal SuccessfulDelete: Delete Pod web-0 in StatefulSet web successful\n";
+    let written = "event Normal SuccessfulDelete on StatefulSet a/web uid=u-web: Delete Pod web-0 in StatefulSet web successful\n";
     assert!(actions(cluster).ends_with(written));
     // A change of a claim's owners records no event about the pod.
     let (_, transcript) = owners_after(wanting("Retain", "Delete"), pod(0), &[]);

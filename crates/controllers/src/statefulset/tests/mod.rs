@@ -12,6 +12,7 @@ mod watch_events;
 
 use keleustes_objects::{ApiError, ErrorReason, Key};
 use keleustes_plan::rehearsal::RehearsalCluster;
+use keleustes_plan::rehearsal::is_retried_because;
 use keleustes_plan::{Loop, RateLimiter};
 use serde_json::{Value, json};
 
@@ -35,7 +36,7 @@ fn web() -> Key {
 }
 
 fn template(image: &str) -> Value {
-    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image, "resources": {}}]}})
 }
 
 /// An OrderedReady StatefulSet of `v2` with so many replicas. Its status counts no pods.
@@ -196,7 +197,7 @@ fn pod_actions_by(a_loop: &Loop, mut cluster: RehearsalCluster) -> Vec<String> {
         let (verb, rest) = line.split_once(" pods a/")?;
         Some(format!("{verb} {}", rest.split(' ').next().unwrap_or_default()))
     };
-    transcript.lines().filter_map(of_pod).collect()
+    transcript.lines().filter(|line| !line.starts_with("retry: ")).filter_map(of_pod).collect()
 }
 
 /// The body of the only write whose transcript line starts with `beginning`.
@@ -216,7 +217,7 @@ const MAX: &str = "measure statefulset_controller_statefulset_max_unavailable{a,
 const NONE_MISSING: &str =
     "measure statefulset_controller_statefulset_unavailable_replicas{a,web,OrderedReady} 0\n";
 
-/// Proves STS-1, STS-2, STS-3, STS-94, STS-95, STS-96, STS-97.
+/// Proves STS-1, STS-2, STS-3.
 #[test]
 fn names_grants_workers_and_rate_limits_equal_the_original_s() {
     let controller = controller(&StatefulSetOptions::default());
@@ -243,6 +244,71 @@ fn names_grants_workers_and_rate_limits_equal_the_original_s() {
     assert_eq!(reads, ["statefulsets.apps", "pods", "persistentvolumeclaims", "controllerrevisions.apps"]);
     let watches: Vec<_> = a_loop.watches.iter().map(|watch| watch.kind.resource().to_string()).collect();
     assert_eq!(watches, ["statefulsets.apps", "pods"], "no other kind enqueues it");
+}
+
+/// The verb and the resource of each write of a reconcile.
+fn requests(cluster: RehearsalCluster) -> Vec<String> {
+    let words = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    let transcript = reconcile(cluster);
+    let written = transcript
+        .lines()
+        .filter(|line| !["event", "measure", "retry:"].iter().any(|word| line.starts_with(word)));
+    written.map(words).collect()
+}
+
+/// Proves STS-94, STS-95, STS-96, STS-97.
+#[test]
+fn each_resource_is_written_with_these_requests_only() {
+    let lost = with_field(pod(0), "/metadata/labels/statefulset.kubernetes.io~1pod-name", json!("x"));
+    let released = with_field(pod(1), "/metadata/labels", json!({"app": "none"}));
+    let claimed = || with_claim_template(with_retention_policy(up_to_date(1), "Retain", "Delete"));
+    let owned_claim = || with_claims(cluster(claimed(), [mounting(pod(0))]), [claim(0, &[])]);
+    let changed =
+        with_field(with_field(set(0), "/spec/template", template("v3")), "/metadata/generation", json!(3));
+    let back =
+        with_field(with_field(set(0), "/spec/template", template("v1")), "/metadata/generation", json!(3));
+    let limited = with_field(up_to_date(0), "/spec/revisionHistoryLimit", json!(0));
+    let orphaned = with_field(revision("web-3", 3, "v9"), "/metadata/ownerReferences", json!([]));
+    for (cluster, expected) in [
+        (cluster(set(1), []), "create pods"),
+        (cluster(up_to_date(1), [lost]), "edit pods"),
+        (cluster(up_to_date(1), [pod(0), pod(1)]), "delete pods"),
+        (cluster(up_to_date(1), [orphan("web-0")]), "patch pods"),
+        (cluster(up_to_date(1), [pod(0), released]), "patch pods"),
+        (cluster(with_claim_template(set(1)), []), "create persistentvolumeclaims"),
+        (owned_claim(), "edit persistentvolumeclaims"),
+        (cluster(changed, []), "create controllerrevisions.apps"),
+        (cluster(back, []), "patch controllerrevisions.apps"),
+        (cluster(limited, []), "delete controllerrevisions.apps"),
+        (cluster(up_to_date(0), []).with::<ControllerRevision>(orphaned), "patch controllerrevisions.apps"),
+        (
+            cluster(with_field(up_to_date(1), "/metadata/generation", json!(3)), [pod(0)]),
+            "put statefulsets.apps/status",
+        ),
+    ] {
+        let requests = requests(cluster);
+        assert_eq!(requests.first().map(String::as_str), Some(expected), "{requests:?}");
+        // The spec of the StatefulSet is never written.
+        let of_set = requests.iter().filter(|request| request.contains(" statefulsets.apps"));
+        assert!(of_set.clone().all(|request| request == "put statefulsets.apps/status"), "{requests:?}");
+    }
+    // A pod or a revision that is not found counts as deleted, and a conflict of a claim is retried.
+    let surplus = cluster(up_to_date(1), [pod(0), pod(1)]);
+    let gone = surplus.failing::<Pod>("delete", &key("web-1"), api_error(ErrorReason::NotFound));
+    assert!(!reconcile(gone).contains("retry"));
+    let raced = owned_claim().failing::<PersistentVolumeClaim>(
+        "update",
+        &key("data-web-0"),
+        api_error(ErrorReason::Conflict),
+    );
+    assert!(is_retried_because(&reconcile(raced), "refused"));
+    let (set, pod): (StatefulSet, Pod) =
+        (serde_json::from_value(set(1)).unwrap(), serde_json::from_value(pod(0)).unwrap());
+    let write = pods::deletion(&set, &pod, "test");
+    let keleustes_plan::Action::Delete { propagation: None, grace_seconds: None, .. } = write.action else {
+        panic!("a DELETE with default options")
+    };
+    assert_eq!(write.target.uid.to_string(), "u-web-0", "a UID precondition");
 }
 
 /// Proves STS-13.

@@ -1,5 +1,7 @@
 //! The status, and when it is written.
 
+use keleustes_objects::Kind as _;
+use keleustes_plan::rehearsal::is_retried_because;
 use std::time::Duration;
 
 use keleustes_plan::StatusUrgency;
@@ -90,14 +92,23 @@ fn only_a_changed_status_is_written() {
 
 /// Proves STS-90.
 #[test]
-fn a_status_write_is_retried_after_a_conflict() {
-    let set: StatefulSet = serde_json::from_value(set(1)).unwrap();
-    let inputs = max_unavailable::inputs(set, &[Some(pod(0))]);
-    let plan =
-        status::plan(&inputs, &keleustes_objects::StatefulSetStatus::default(), StatusUrgency::Immediate);
-    let [keleustes_plan::Step::One(write)] = plan.steps() else { panic!("one write") };
-    let keleustes_plan::Action::Put { conflict_tries, .. } = &write.action else { panic!("a put") };
-    assert_eq!(*conflict_tries, 5);
+fn a_status_write_is_tried_five_times_after_conflicts_and_once_after_other_errors() {
+    let attempts = |reason, times| {
+        let path = StatefulSet::RESOURCE.object_path(&web());
+        let cluster = cluster(set(1), [pod(0)]).failing_at("update", &path, api_error(reason), times);
+        let transcript = reconcile(cluster);
+        let put = STATUS.trim_end();
+        let count = transcript.lines().filter(|line| line.starts_with(put)).count();
+        (
+            count,
+            transcript.matches("get statefulsets.apps a/web").count(),
+            is_retried_because(&transcript, "refused"),
+        )
+    };
+    assert_eq!(attempts(ErrorReason::Conflict, Some(1)), (2, 1, false));
+    assert_eq!(attempts(ErrorReason::Conflict, Some(4)), (5, 4, false));
+    assert_eq!(attempts(ErrorReason::Conflict, None), (5, 4, true));
+    assert_eq!(attempts(ErrorReason::Unavailable, Some(1)), (1, 0, true));
 }
 
 /// Proves STS-91, STS-121.
