@@ -35,8 +35,85 @@ pub mod annotations {
     pub const CRASH_TIMES: &str = "hollow.keleustes.io/crash-times";
     /// On a pod: how long its containers take to terminate, up to the grace period.
     pub const TERMINATION_DELAY: &str = "hollow.keleustes.io/termination-delay";
+    /// On a PersistentVolume: how long attaching it takes.
+    pub const ATTACH_DELAY: &str = "hollow.keleustes.io/attach-delay";
+    /// On a PersistentVolume: the error with which attaching it fails.
+    pub const ATTACH_ERROR: &str = "hollow.keleustes.io/attach-error";
+    /// On a PersistentVolume: how long detaching it takes.
+    pub const DETACH_DELAY: &str = "hollow.keleustes.io/detach-delay";
+    /// On a PersistentVolume: the error with which detaching it fails.
+    pub const DETACH_ERROR: &str = "hollow.keleustes.io/detach-error";
+    /// On a pod: what `kubectl logs` prints.
+    pub const LOG: &str = "hollow.keleustes.io/log";
     /// On a node: `true` stops all its writes, as if its machine had lost power.
     pub const FAILED: &str = "hollow.keleustes.io/failed";
+}
+
+/// All annotations, by their names without the prefix.
+const NAMES: [&str; 13] = [
+    "crash-after",
+    "crash-times",
+    "exit-code",
+    "failed",
+    "init-run-for",
+    "log",
+    "never-start",
+    "readiness-flips",
+    "ready",
+    "ready-after",
+    "run-for",
+    "start-delay",
+    "termination-delay",
+];
+
+/// What is wrong with the annotations of an object that begin with [`annotations::PREFIX`]: one sentence for each that is
+/// unknown or malformed, and so without effect.
+#[must_use]
+pub fn annotation_problems(annotations: &serde_json::Value) -> Vec<String> {
+    let behaviour: Behaviour = serde_json::from_value(annotations.clone()).unwrap_or_default();
+    let problem = |annotation: &ArcStr| {
+        let (name, value) = annotation.split_once('=').unwrap_or((annotation, ""));
+        let short = name.strip_prefix(annotations::PREFIX).unwrap_or(name);
+        if NAMES.contains(&short) {
+            return format!(
+                "annotation {name} has no effect: {value:?} is not a valid value, see docs/playground.md"
+            );
+        }
+        let letters = |text: &str| text.chars().filter(char::is_ascii_alphabetic).collect::<String>();
+        let given = letters(short);
+        let difference = |known: &str| {
+            let known = letters(known);
+            let begins = known.starts_with(&given) || given.starts_with(&known);
+            if begins { 0 } else { distance(&known, &given) }
+        };
+        let closest = NAMES.iter().min_by_key(|known| (difference(known), known.len()));
+        match closest.filter(|known| difference(known) <= 3) {
+            Some(known) => {
+                format!("annotation {name} is unknown, did you mean {}{known}?", annotations::PREFIX)
+            }
+            None => format!("annotation {name} is unknown; known ones: {}", NAMES.join(", ")),
+        }
+    };
+    behaviour.invalid_annotations.iter().map(problem).collect()
+}
+
+/// What a container of a pod has logged: the pod's annotation [`annotations::LOG`], or an explanation.
+#[must_use]
+pub fn container_log(pod: &serde_json::Value, container: &str) -> String {
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or("no node yet");
+    match pod["metadata"]["annotations"][annotations::LOG].as_str() {
+        Some(text) if text.ends_with('\n') => text.to_owned(),
+        Some(text) => format!("{text}\n"),
+        None => format!(
+            "hollow node {node}: container {container} runs no program, so it logs nothing; the annotation {} sets this text\n",
+            annotations::LOG
+        ),
+    }
+}
+
+/// How many letters differ between two words, each at its place, with the difference of their lengths.
+fn distance(one: &str, other: &str) -> usize {
+    one.chars().zip(other.chars()).filter(|(a, b)| a != b).count() + one.len().abs_diff(other.len())
 }
 
 /// The configured behaviour of one pod; `None` means the default of all pods.
@@ -53,10 +130,21 @@ pub(crate) struct Behaviour {
     pub(crate) crash_after: Option<Duration>,
     pub(crate) crash_times: Option<u32>,
     pub(crate) termination_delay: Option<Duration>,
+    /// On a PersistentVolume.
+    pub(crate) volume: VolumeBehaviour,
     /// On a node: it is failed.
     pub(crate) failed: bool,
     /// Annotations with this prefix that could not be parsed.
     pub(crate) invalid_annotations: Vec<ArcStr>,
+}
+
+/// The configured behaviour of one volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct VolumeBehaviour {
+    pub(crate) attach_delay: Option<Duration>,
+    pub(crate) attach_error: Option<ArcStr>,
+    pub(crate) detach_delay: Option<Duration>,
+    pub(crate) detach_error: Option<ArcStr>,
 }
 
 impl Behaviour {
@@ -75,11 +163,16 @@ impl Behaviour {
             annotations::RUN_FOR => set(&mut self.run_for, duration_value()),
             annotations::CRASH_AFTER => set(&mut self.crash_after, duration_value()),
             annotations::TERMINATION_DELAY => set(&mut self.termination_delay, duration_value()),
+            annotations::ATTACH_DELAY => set(&mut self.volume.attach_delay, duration_value()),
+            annotations::ATTACH_ERROR => set(&mut self.volume.attach_error, Some(value.into())),
+            annotations::DETACH_DELAY => set(&mut self.volume.detach_delay, duration_value()),
+            annotations::DETACH_ERROR => set(&mut self.volume.detach_error, Some(value.into())),
             annotations::EXIT_CODE => set(&mut self.exit_code, value.parse().ok()),
             annotations::CRASH_TIMES => set(&mut self.crash_times, value.parse().ok()),
             annotations::NEVER_START => boolean().map(|boolean| self.never_start = boolean).is_some(),
             annotations::READY => boolean().map(|boolean| self.never_ready = !boolean).is_some(),
             annotations::FAILED => boolean().map(|boolean| self.failed = boolean).is_some(),
+            annotations::LOG => true,
             _ => false,
         };
         if !is_valid {
@@ -157,5 +250,49 @@ mod tests {
         assert_eq!(behaviour.invalid_annotations.len(), 3);
         assert_eq!(behaviour.invalid_annotations[0], "hollow.keleustes.io/run-for=30");
         assert_eq!((behaviour.run_for, behaviour.readiness_flips), (None, None));
+    }
+
+    #[test]
+    fn unknown_and_malformed_annotations_are_explained() {
+        let problems = |text: &str| annotation_problems(&serde_json::from_str(text).unwrap());
+        let none: [String; 0] = [];
+        assert_eq!(problems(r#"{"hollow.keleustes.io/crash-after":"5s","other/x":"y"}"#), none);
+        assert_eq!(problems("null"), none);
+        for (given, meant) in [
+            ("crashafter", "crash-after"),
+            ("run_for", "run-for"),
+            ("redy", "ready"),
+            ("exit-cod", "exit-code"),
+        ] {
+            let text = format!("{{\"hollow.keleustes.io/{given}\":\"1\"}}");
+            let wanted = format!("did you mean hollow.keleustes.io/{meant}?");
+            assert!(problems(&text)[0].ends_with(&wanted), "{given}: {:?}", problems(&text));
+        }
+        assert!(problems(r#"{"hollow.keleustes.io/sink":"true"}"#)[0].contains("known ones: crash-after, "));
+        assert!(
+            problems(r#"{"hollow.keleustes.io/run-for":"soon"}"#)[0]
+                .contains("\"soon\" is not a valid value")
+        );
+    }
+
+    #[test]
+    fn list_of_names_is_complete() {
+        for name in NAMES {
+            let mut accepted = false;
+            for value in ["1s", "1", "true"] {
+                let text = format!("{{\"{}{name}\":\"{value}\"}}", annotations::PREFIX);
+                accepted |= read(&text).invalid_annotations.is_empty();
+            }
+            assert!(accepted, "{name} is no annotation");
+        }
+    }
+
+    /// The page lists every annotation.
+    #[test]
+    fn page_of_the_playground_lists_every_annotation() {
+        let page = include_str!("../../../docs/playground.md");
+        for name in NAMES {
+            assert!(page.contains(&format!("| `{name}` |")), "docs/playground.md does not list {name}");
+        }
     }
 }

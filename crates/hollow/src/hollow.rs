@@ -48,6 +48,7 @@ impl Hollow {
                 start_delay: Duration::from_millis(200),
                 start_spread: Duration::from_millis(200),
                 batch_run_for: Some(Duration::from_secs(2)),
+                batch_killed_code: 0,
                 termination_delay: Duration::from_millis(200),
             },
         }
@@ -149,6 +150,13 @@ impl Builder {
     }
 
     /// How long pods with restart policy `Never` or `OnFailure` run before they succeed; default 2 s, `None`
+    /// The exit code of containers of Jobs that are terminated gracefully; default 0. Programs that do not handle SIGTERM
+    /// exit with 143, and their pod has failed.
+    pub fn batch_killed_code(mut self, code: i32) -> Self {
+        self.pod_defaults.batch_killed_code = code;
+        self
+    }
+
     /// for ever.
     pub fn batch_run_for(mut self, time: Option<Duration>) -> Self {
         self.pod_defaults.batch_run_for = time;

@@ -77,6 +77,8 @@ pub(crate) struct HollowNode {
     pub(crate) pods: BTreeSet<Key>,
     /// Unique names of the attachable volumes in use.
     volumes_in_use: BTreeSet<ArcStr>,
+    /// Unique names of the attached volumes, as its status lists them.
+    pub(crate) volumes_attached: BTreeSet<ArcStr>,
 }
 
 impl HollowNode {
@@ -98,6 +100,7 @@ impl HollowNode {
             addresses: Addresses::of_node(index),
             pods: BTreeSet::new(),
             volumes_in_use: BTreeSet::new(),
+            volumes_attached: BTreeSet::new(),
         }
     }
 
@@ -125,6 +128,7 @@ impl HollowNode {
             // Random phase, so that nodes registered together do not report together.
             self.status_at = after(now, node_config.status_every.mul_f64(rng.f64()));
         }
+        self.volumes_attached.clone_from(&node.volumes_attached);
         if let Some(cidr) = Addresses::of_cidr(&node.pod_cidr) {
             self.addresses.move_to(cidr);
         }

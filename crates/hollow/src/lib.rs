@@ -25,9 +25,13 @@ mod engine;
 mod hollow;
 mod hollow_node;
 mod kubelet;
+mod pod_events;
 mod projections;
 mod scheduler;
+mod storage;
 
-pub use behaviour::annotations;
+pub use behaviour::{annotation_problems, annotations, container_log};
 pub use engine::HollowStats;
 pub use hollow::{Builder, Hollow, HollowHandle};
+pub use pod_events::record_pod_events;
+pub use storage::{DriverFault, DriverOperation, StorageDriver, StorageDriverHandle};

@@ -95,7 +95,7 @@ pub(crate) enum InFlightWrite {
     Node(NodeWrite),
     Pod(Uid, PodWrite),
     Scheduling(SchedulingDecision),
-    Attachment(InternedStr),
+    Attachment,
 }
 
 impl Engine {
@@ -205,8 +205,9 @@ impl Engine {
         let name = InternedStr::from(&*node.meta.key.name);
         if let Some(hollow_node) = self.hollow_nodes.get_mut(&name) {
             let was_alive = hollow_node.is_alive;
+            let attaches = hollow_node.volumes_attached != node.volumes_attached;
             hollow_node.observe(node, &self.node_config, &mut self.rng, now);
-            let changed = hollow_node.is_alive != was_alive;
+            let changed = hollow_node.is_alive != was_alive || attaches;
             self.update_queue(&Writer::Node(name.clone()), now);
             if changed {
                 self.update_queue_of_pods(&name, now);
@@ -344,7 +345,8 @@ impl Engine {
         }
         // Seeded by name, so that the behaviour of a pod does not depend on the number of pods before it.
         let mut rng = fastrand::Rng::with_seed(self.seed ^ fnv1a(key));
-        let lifecycle = PodLifecycle::of(pod, &self.pod_defaults, &mut rng, now);
+        let waits = self.volumes.are_missing(&key.namespace, &pod.claims, &hollow_node.volumes_attached);
+        let lifecycle = PodLifecycle::of(pod, &self.pod_defaults, waits, &mut rng, now);
         let holds_resources = !lifecycle.has_terminated();
         let ip = match (pod.template.host_network, holds_resources) {
             (true, _) => Some(hollow_node.host_ip()),
@@ -398,7 +400,7 @@ impl Engine {
                 self.active_record(key).is_some_and(|record| record.lifecycle.next_write().is_some())
             }
             Writer::Scheduling(key) => self.decisions.contains_key(key),
-            Writer::Attachment(name) => self.awaits_attachment(name),
+            Writer::Attachment(name) => self.volumes.attacher.due(name).is_some_and(|due| due <= now),
         };
         if has_write {
             self.write_queue.push(writer, now);
@@ -411,6 +413,11 @@ impl Engine {
             return;
         }
         let Some(record) = self.pods.get_mut(key) else { return };
+        if let Some(hollow_node) = self.hollow_nodes.get(&record.node) {
+            let attached = &hollow_node.volumes_attached;
+            let waits = self.volumes.are_missing(&key.namespace, &record.claims, attached);
+            record.lifecycle.wait_for_volumes(waits, now);
+        }
         record.lifecycle.advance(&self.pod_defaults, now);
         if record.lifecycle.has_terminated() && record.holds_resources {
             record.holds_resources = false;
@@ -425,7 +432,8 @@ impl Engine {
             Writer::Pod(key) => {
                 self.active_record(key).and_then(|record| record.lifecycle.due(&self.pod_defaults, now))
             }
-            Writer::Scheduling(_) | Writer::Attachment(_) => None,
+            Writer::Attachment(name) => self.volumes.attacher.due(name),
+            Writer::Scheduling(_) => None,
         };
         // A writer in flight is checked again when its response arrives, a failed one at the end of its
         // backoff.
@@ -468,7 +476,7 @@ impl Engine {
                 Some((InFlightWrite::Scheduling(decision), call))
             }
             Writer::Attachment(name) => {
-                self.build_attachment_call(name).map(|(node, call)| (InFlightWrite::Attachment(node), call))
+                self.volumes.attacher.call(name, now).map(|call| (InFlightWrite::Attachment, call))
             }
         }
     }
@@ -492,10 +500,11 @@ impl Engine {
                 self.return_to_scheduler(key, &decision);
                 failure.reason == ErrorReason::NotFound
             }
-            (Writer::Attachment(name), InFlightWrite::Attachment(node)) => {
-                let is_gone = failure.reason == ErrorReason::NotFound;
+            (Writer::Attachment(name), InFlightWrite::Attachment) => {
+                // After a conflict the watch event brings the newer state.
+                let is_gone = matches!(failure.reason, ErrorReason::NotFound | ErrorReason::Conflict);
                 if !is_gone {
-                    self.requeue_attachment(name, node);
+                    self.volumes.attacher.on_failed(name);
                 }
                 is_gone
             }

@@ -1,5 +1,7 @@
 //! Requests of the engine for given watch events and responses.
 
+#![expect(clippy::needless_pass_by_value, reason = "`json!` makes values")]
+
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -32,6 +34,7 @@ fn engine(nodes: usize, scheduler: bool) -> Engine {
         start_delay: Duration::from_millis(200),
         start_spread: Duration::ZERO,
         batch_run_for: None,
+        batch_killed_code: 0,
         termination_delay: Duration::ZERO,
     };
     Engine::new((0..nodes).map(|index| format!("h-{index}")), node_config, pod_defaults, scheduler, 7, START)
@@ -386,7 +389,7 @@ fn pods_get_unique_ips_from_the_pod_cidr_of_the_node() {
 }
 
 #[test]
-fn nodes_report_volumes_in_use_and_attachments_are_set_to_attached() {
+fn nodes_report_volumes_in_use() {
     let mut engine = idle_engine(1, false);
     let mut user = pod("p", "h-0");
     user.claims = Box::new(["data".into()]);
@@ -402,18 +405,88 @@ fn nodes_report_volumes_in_use_and_attachments_are_set_to_attached() {
     engine.observe_volume(&volume, START);
     assert!(send_all(&mut engine, START).is_empty(), "no news");
 
-    let attachment = |node: &str, attached: bool| -> Attachment {
-        let value =
-            json!({"metadata": {"name": "va"}, "spec": {"nodeName": node}, "status": {"attached": attached}});
-        serde_json::from_str(&value.to_string()).unwrap()
-    };
-    engine.observe_attachment(&attachment("elsewhere", false), START);
-    engine.observe_attachment(&attachment("h-0", true), START);
-    assert!(send_all(&mut engine, START).is_empty());
-    engine.observe_attachment(&attachment("h-0", false), START);
-    assert_eq!(send_all(&mut engine, START), ["PATCH /apis/storage.k8s.io/v1/volumeattachments/va/status"]);
-
     engine.forget_pod(&Key::namespaced("n", "p"), START);
     let (_, call) = sent(&mut engine, START).remove(0);
     assert_eq!(body(&call)["status"]["volumesInUse"], json!([]));
+}
+
+fn attachment(node: &str, finalizers: &[&str], terminating: bool, status: Value) -> Attachment {
+    let deletion = terminating.then_some("2026-01-01T00:00:00Z");
+    let value = json!({"metadata": {"name": "va", "uid": "u", "resourceVersion": "7", "finalizers": finalizers, "deletionTimestamp": deletion},
+        "spec": {"nodeName": node, "source": {"persistentVolumeName": "pv"}}, "status": status});
+    serde_json::from_str(&value.to_string()).unwrap()
+}
+
+fn volume_with(annotations: Value) -> Volume {
+    let volume = json!({"metadata": {"name": "pv", "annotations": annotations}, "spec": {"csi": {"driver": "d", "volumeHandle": "7"},
+        "claimRef": {"namespace": "n", "name": "data"}}});
+    serde_json::from_str(&volume.to_string()).unwrap()
+}
+
+const FINALIZER: &str = "external-attacher/hollow";
+
+/// The bodies of the requests that are sent now, all of which succeed.
+fn bodies(engine: &mut Engine, now: Timestamp) -> Vec<Value> {
+    let calls = sent(engine, now);
+    calls.iter().for_each(|(writer, _)| engine.on_response(writer, &done(), now));
+    calls.iter().map(|(_, call)| body(call)).collect()
+}
+
+#[test]
+fn attachments_get_a_finalizer_are_attached_and_released() {
+    let mut engine = idle_engine(1, false);
+    engine.observe_attachment(&attachment("elsewhere", &[], false, json!({})), START);
+    assert!(bodies(&mut engine, START).is_empty(), "not to a hollow node");
+    engine.observe_attachment(&attachment("h-0", &["other"], false, json!({})), START);
+    let expected = json!({"metadata": {"resourceVersion": "7", "finalizers": ["other", FINALIZER]}});
+    assert_eq!(bodies(&mut engine, START), [expected]);
+    assert!(bodies(&mut engine, START).is_empty(), "its event has not come yet");
+    engine.observe_attachment(&attachment("h-0", &[FINALIZER], false, json!({})), START);
+    assert_eq!(bodies(&mut engine, START)[0]["status"], json!({"attached": true, "attachError": null}));
+    engine.observe_attachment(&attachment("h-0", &[FINALIZER], false, json!({"attached": true})), START);
+    assert!(bodies(&mut engine, START).is_empty());
+    // Also if the node has failed: the storage system does not depend on it.
+    engine.fail_node("h-0", START);
+    engine.observe_attachment(&attachment("h-0", &[FINALIZER], true, json!({"attached": true})), START);
+    assert_eq!(bodies(&mut engine, START)[0]["metadata"]["finalizers"], json!([]));
+}
+
+#[test]
+fn annotations_of_a_volume_delay_attaches_and_let_them_fail() {
+    let mut engine = idle_engine(1, false);
+    let annotations = json!({"hollow.keleustes.io/attach-delay": "2s", "hollow.keleustes.io/attach-error": "no disk",
+        "hollow.keleustes.io/detach-error": "busy"});
+    engine.observe_volume(&volume_with(annotations), START);
+    engine.observe_attachment(&attachment("h-0", &[FINALIZER], false, json!({})), START);
+    assert!(bodies(&mut engine, START).is_empty(), "delayed");
+    let later = crate::clock::after(START, std::time::Duration::from_secs(2));
+    engine.tick(later);
+    let failed = &bodies(&mut engine, later)[0]["status"];
+    assert_eq!((&failed["attached"], &failed["attachError"]["message"]), (&json!(false), &json!("no disk")));
+    let status = json!({"attachError": {"message": "no disk"}});
+    engine.observe_attachment(&attachment("h-0", &[FINALIZER], false, status), later);
+    assert!(bodies(&mut engine, later).is_empty(), "it is reported");
+    engine.observe_attachment(&attachment("h-0", &[FINALIZER], true, json!({})), later);
+    assert_eq!(bodies(&mut engine, later)[0]["status"]["detachError"]["message"], "busy");
+    // Without the annotations it succeeds at once.
+    engine.observe_volume(&volume_with(json!({})), later);
+    engine.observe_attachment(&attachment("h-0", &[FINALIZER], true, json!({})), later);
+    assert_eq!(bodies(&mut engine, later)[0]["metadata"]["finalizers"], json!([]));
+}
+
+#[test]
+fn pod_starts_when_its_volumes_are_attached() {
+    let mut engine = idle_engine(1, false);
+    engine.observe_volume(&volume_with(json!({})), START);
+    let mut user = pod("p", "h-0");
+    user.claims = Box::new(["data".into()]);
+    engine.observe_pod(user, START);
+    let later = crate::clock::after(START, std::time::Duration::from_secs(60));
+    engine.tick(later);
+    assert_eq!(engine.stats().running, 0, "it waits");
+    let node = json!({"metadata": {"name": "h-0", "uid": "u"},
+        "status": {"volumesAttached": [{"name": "kubernetes.io/csi/d^7", "devicePath": ""}]}});
+    engine.observe_node(&serde_json::from_str(&node.to_string()).unwrap(), later);
+    engine.tick(later);
+    assert_eq!(engine.stats().running, 1);
 }

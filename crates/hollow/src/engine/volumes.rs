@@ -1,17 +1,16 @@
-//! Volumes in use per node, and VolumeAttachments to be set to attached.
+//! Volumes in use per node, volumes that pods wait for, and the attacher of CSI volumes.
 //!
-//! A kubelet reports the former. The latter is the task of a CSI driver; without one, every attachment would
-//! wait for ever.
+//! A kubelet reports the first and starts no pod before its volumes are attached. The last is the task of a CSI driver;
+//! without one, every attachment would wait for ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use keleustes_client::{Call, PatchType};
 use keleustes_objects::{ArcStr, InternedStr, Key, Object as _};
-use serde_json::json;
 
 use super::{Engine, Writer};
 use crate::projections::{Attachment, Volume};
+use crate::storage::attacher::Attacher;
 
 /// Known volumes and attachments.
 #[derive(Debug, Default)]
@@ -22,8 +21,23 @@ pub(super) struct Volumes {
     of_claim: BTreeMap<Key, ArcStr>,
     /// Pods that use a claim, and their nodes.
     users: BTreeMap<Key, BTreeMap<Key, InternedStr>>,
-    /// VolumeAttachments to hollow nodes that are not attached yet.
-    unattached: BTreeMap<ArcStr, InternedStr>,
+    /// VolumeAttachments to hollow nodes.
+    pub(super) attacher: Attacher,
+}
+
+impl Volumes {
+    /// Whether a volume of one of these claims is not attached to the node of the pod. Every CSI volume is attachable here.
+    pub(super) fn are_missing(
+        &self,
+        namespace: &InternedStr,
+        claims: &[ArcStr],
+        attached: &BTreeSet<ArcStr>,
+    ) -> bool {
+        claims.iter().any(|claim| {
+            let claim = Key { namespace: namespace.clone(), name: claim.clone() };
+            self.of_claim.get(&claim).is_some_and(|volume| !attached.contains(volume))
+        })
+    }
 }
 
 impl Engine {
@@ -40,6 +54,10 @@ impl Engine {
     /// Applies an added or updated volume.
     pub(crate) fn observe_volume(&mut self, volume: &Volume, now: Timestamp) {
         let name = &volume.key().name;
+        self.volumes.attacher.set_behaviour(name, volume.behaviour.clone());
+        for attachment in self.volumes.attacher.attachments_of(name) {
+            self.update_queue(&Writer::Attachment(attachment), now);
+        }
         let (Some(claim), Some(unique)) = (&volume.claim, &volume.unique_name) else {
             self.forget_volume(name, now);
             return;
@@ -49,7 +67,15 @@ impl Engine {
             self.volumes.known.insert(name.clone(), (claim.clone(), unique.clone()));
             self.volumes.of_claim.insert(claim.clone(), unique.clone());
             self.report_volumes_of(claim, now);
+            self.update_queue_of_users(claim, now);
         }
+    }
+
+    /// Pods that did not know what they have to wait for.
+    fn update_queue_of_users(&mut self, claim: &Key, now: Timestamp) {
+        let pods: Vec<Key> =
+            self.volumes.users.get(claim).into_iter().flat_map(BTreeMap::keys).cloned().collect();
+        pods.into_iter().for_each(|pod| self.update_queue(&Writer::Pod(pod), now));
     }
 
     /// Applies a deleted volume.
@@ -64,25 +90,24 @@ impl Engine {
 
     /// Applies a complete list of attachments.
     pub(crate) fn replace_attachments(&mut self, attachments: &[Attachment], now: Timestamp) {
-        self.volumes.unattached.clear();
+        self.volumes.attacher.clear();
         attachments.iter().for_each(|attachment| self.observe_attachment(attachment, now));
     }
 
     /// Applies an added or updated attachment.
     pub(crate) fn observe_attachment(&mut self, attachment: &Attachment, now: Timestamp) {
         let name = attachment.key().name.clone();
-        let is_ours = self.hollow_nodes.contains_key(&attachment.node);
-        if is_ours && !attachment.is_attached && attachment.meta.deletion_timestamp.is_none() {
-            self.volumes.unattached.insert(name.clone(), attachment.node.clone());
+        if self.hollow_nodes.contains_key(&attachment.node) {
+            self.volumes.attacher.observe(attachment, now);
         } else {
-            self.volumes.unattached.remove(&name);
+            self.volumes.attacher.forget(&name);
         }
         self.update_queue(&Writer::Attachment(name), now);
     }
 
     /// Applies a deleted attachment.
     pub(crate) fn forget_attachment(&mut self, name: &ArcStr) {
-        self.volumes.unattached.remove(name);
+        self.volumes.attacher.forget(name);
     }
 
     /// Records that a pod uses claims.
@@ -131,26 +156,5 @@ impl Engine {
         if hollow_node.set_volumes_in_use(used) {
             self.update_queue(&Writer::Node(node.clone()), now);
         }
-    }
-
-    /// Whether an attachment to a node that is not failed must be set to attached.
-    pub(super) fn awaits_attachment(&self, name: &ArcStr) -> bool {
-        let node = self.volumes.unattached.get(name);
-        node.and_then(|node| self.hollow_nodes.get(node)).is_some_and(|hollow_node| hollow_node.is_alive)
-    }
-
-    pub(super) fn build_attachment_call(&mut self, name: &ArcStr) -> Option<(InternedStr, Call)> {
-        if !self.awaits_attachment(name) {
-            return None;
-        }
-        let node = self.volumes.unattached.remove(name)?;
-        let patch = json!({"status": {"attached": true}});
-        let key = Key::cluster(name.clone());
-        let call = Call::patch(&Attachment::RESOURCE, &key, PatchType::Merge, &patch).subresource("status");
-        Some((node, call))
-    }
-
-    pub(super) fn requeue_attachment(&mut self, name: &ArcStr, node: InternedStr) {
-        self.volumes.unattached.insert(name.clone(), node);
     }
 }

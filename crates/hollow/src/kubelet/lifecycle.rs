@@ -28,6 +28,8 @@ pub(crate) struct PodDefaults {
     pub(crate) start_spread: Duration,
     /// How long pods run whose restart policy is not `Always`; `None` for ever.
     pub(crate) batch_run_for: Option<Duration>,
+    /// The exit code of containers that are terminated gracefully and would not be restarted always.
+    pub(crate) batch_killed_code: i32,
     pub(crate) termination_delay: Duration,
 }
 
@@ -48,6 +50,8 @@ pub(crate) struct PodLifecycle {
     pub(super) start_time: Timestamp,
     /// When the first container starts; `None` for never.
     starts_at: Option<Timestamp>,
+    /// Volumes of the pod are not attached yet, so no container starts.
+    waits_for_volumes: bool,
     pub(super) stage: PodStage,
     /// Start and exit times of the started init containers.
     pub(super) init_runs: Vec<(Timestamp, Option<Timestamp>)>,
@@ -133,7 +137,13 @@ enum Event {
 
 impl PodLifecycle {
     /// A pod observed for the first time: new, or continued from its status.
-    pub(crate) fn of(pod: &Pod, pod_defaults: &PodDefaults, rng: &mut fastrand::Rng, now: Timestamp) -> Self {
+    pub(crate) fn of(
+        pod: &Pod,
+        pod_defaults: &PodDefaults,
+        waits_for_volumes: bool,
+        rng: &mut fastrand::Rng,
+        now: Timestamp,
+    ) -> Self {
         let spread = pod_defaults.start_spread.mul_f64(rng.f64());
         let start_time = pod.status.start_time.map_or(now, |time| timestamp_of(time, now));
         let mut lifecycle = Self {
@@ -141,6 +151,7 @@ impl PodLifecycle {
             generation: pod.generation,
             start_time,
             starts_at: None,
+            waits_for_volumes,
             stage: PodStage::Creating,
             init_runs: Vec::new(),
             restarts: 0,
@@ -167,6 +178,14 @@ impl PodLifecycle {
             !lifecycle.was_reported && lifecycle.stage == PodStage::Creating && starts_later;
         lifecycle.observe(pod, pod_defaults, now);
         lifecycle
+    }
+
+    /// Whether volumes of the pod are not attached yet.
+    pub(crate) fn wait_for_volumes(&mut self, waits: bool, now: Timestamp) {
+        if self.waits_for_volumes && !waits {
+            self.starts_at = self.starts_at.map(|at| at.max(now));
+        }
+        self.waits_for_volumes = waits;
     }
 
     fn start_at(&self, usual: Duration) -> Option<Timestamp> {
@@ -243,7 +262,12 @@ impl PodLifecycle {
         let delay = self.template.behaviour.termination_delay.unwrap_or(pod_defaults.termination_delay);
         let has_started = matches!(self.stage, PodStage::Running { .. });
         let wait = if has_started { delay.min(grace_period) } else { Duration::ZERO };
-        let code = if delay > grace_period { EXIT_KILLED } else { 0 };
+        let is_batch = self.template.restart_policy != RestartPolicy::Always;
+        let code = match delay > grace_period {
+            true => EXIT_KILLED,
+            false if is_batch => pod_defaults.batch_killed_code,
+            false => 0,
+        };
         let at = after(now, wait);
         // A second deletion may shorten the grace period, never extend it.
         if self.kill.as_ref().is_none_or(|kill| at < kill.at) {
@@ -309,6 +333,7 @@ impl PodLifecycle {
 
     fn next_event(&self, pod_defaults: &PodDefaults) -> Option<(Timestamp, Event)> {
         let of_stage = match &self.stage {
+            PodStage::Creating if self.waits_for_volumes => None,
             PodStage::Creating => self.starts_at.map(|at| (at, Event::Start)),
             PodStage::Initializing => self.next_init_exit(),
             PodStage::Running { since } => self.next_exit(*since, pod_defaults),

@@ -18,6 +18,7 @@ fn pod_defaults() -> PodDefaults {
         start_delay: Duration::from_millis(200),
         start_spread: Duration::ZERO,
         batch_run_for: Some(Duration::from_secs(2)),
+        batch_killed_code: 0,
         termination_delay: Duration::from_millis(100),
     }
 }
@@ -43,7 +44,7 @@ fn run_pod(first: &Value, updates: &[(u64, Value)], seconds: u64) -> Vec<String>
     let terminate = after(START, Duration::from_secs(seconds));
     let mut now = START;
     let mut rng = fastrand::Rng::with_seed(1);
-    let mut lifecycle = PodLifecycle::of(&pod(first), &pod_defaults(), &mut rng, now);
+    let mut lifecycle = PodLifecycle::of(&pod(first), &pod_defaults(), false, &mut rng, now);
     let mut updates =
         updates.iter().map(|(at, update)| (after(START, Duration::from_millis(*at)), update)).peekable();
     let mut written = Vec::new();
@@ -243,7 +244,7 @@ fn init_containers_run_in_order_and_sidecars_keep_running() {
         ]
     );
     let mut lifecycle =
-        PodLifecycle::of(&pod(&value), &pod_defaults(), &mut fastrand::Rng::with_seed(1), START);
+        PodLifecycle::of(&pod(&value), &pod_defaults(), false, &mut fastrand::Rng::with_seed(1), START);
     let states = |lifecycle: &PodLifecycle| -> Vec<String> {
         let status = patch(lifecycle)["status"].clone();
         let each = status["initContainerStatuses"].as_array().unwrap().iter();
@@ -332,7 +333,7 @@ fn annotations_may_change_while_the_pod_runs() {
 fn status_matches_a_kubelets_status() {
     let value = plain(&[], "Always");
     let mut lifecycle =
-        PodLifecycle::of(&pod(&value), &pod_defaults(), &mut fastrand::Rng::with_seed(1), START);
+        PodLifecycle::of(&pod(&value), &pod_defaults(), false, &mut fastrand::Rng::with_seed(1), START);
     lifecycle.advance(&pod_defaults(), after(START, Duration::from_secs(1)));
     let since = "1970-01-01T00:00:01Z";
     let condition = |name: &str, since: &str| json!({"type": name, "status": "True", "observedGeneration": 0, "lastProbeTime": null, "lastTransitionTime": since});
@@ -361,4 +362,25 @@ fn status_matches_a_kubelets_status() {
             }],
         }})
     );
+}
+
+/// A Job must not count a pod that was deleted while it ran as succeeded.
+#[test]
+fn batch_pod_that_is_deleted_while_it_runs_can_exit_with_the_code_of_sigterm() {
+    let defaults = PodDefaults { batch_killed_code: 143, ..pod_defaults() };
+    for (policy, annotations, wanted) in [
+        ("Never", &[("run-for", "30s")][..], "Failed terminated 143"),
+        ("Always", &[][..], "Succeeded terminated 0"),
+    ] {
+        let first = plain(annotations, policy);
+        let mut lifecycle =
+            PodLifecycle::of(&pod(&first), &defaults, false, &mut fastrand::Rng::with_seed(1), START);
+        lifecycle.advance(&defaults, after(START, Duration::from_secs(1)));
+        assert!(lifecycle.is_running());
+        lifecycle.observe(&pod(&deleted(first, 30)), &defaults, after(START, Duration::from_secs(2)));
+        let end = after(START, Duration::from_secs(3));
+        lifecycle.advance(&defaults, end);
+        let status = describe(&lifecycle, PodWrite::Status, end);
+        assert!(status.contains(wanted), "{policy}: {status}");
+    }
 }

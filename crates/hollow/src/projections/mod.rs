@@ -6,7 +6,9 @@ mod template;
 mod terms;
 mod volume;
 
-use keleustes_objects::{ArcStr, InternedStr, Key, Labels, ObjectMeta, ResourceVersion, Time, Uid};
+use keleustes_objects::{
+    ArcStr, InternedList, InternedStr, Key, Labels, ObjectMeta, ResourceVersion, Time, Uid,
+};
 use serde::{Deserialize, Deserializer};
 
 pub(crate) use self::node::{Effect, Node, Taint};
@@ -27,6 +29,7 @@ struct WireMeta {
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<u32>,
     labels: Labels,
+    finalizers: InternedList<InternedStr>,
     annotations: crate::behaviour::Behaviour,
 }
 
@@ -38,6 +41,7 @@ impl WireMeta {
             resource_version: std::mem::take(&mut self.resource_version),
             deletion_timestamp: self.deletion_timestamp,
             labels: std::mem::take(&mut self.labels),
+            finalizers: std::mem::take(&mut self.finalizers),
             ..ObjectMeta::default()
         }
     }

@@ -1,8 +1,8 @@
 //! A node as the scheduler and its hollow node read it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use keleustes_objects::{InternedStr, Object, ObjectMeta, Resource, Time};
+use keleustes_objects::{ArcStr, InternedStr, Object, ObjectMeta, Resource, Time};
 use serde::{Deserialize, Serialize};
 
 use super::{Requests, WireMeta, nullable};
@@ -21,6 +21,8 @@ pub(crate) struct Node {
     pub(crate) pod_cidr: InternedStr,
     /// Whether the annotation `failed` is `true`.
     pub(crate) is_failed: bool,
+    /// The names in `status.volumesAttached`.
+    pub(crate) volumes_attached: BTreeSet<ArcStr>,
 }
 
 /// One taint.
@@ -77,12 +79,20 @@ struct Spec {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct Status {
     #[serde(deserialize_with = "nullable")]
     allocatable: BTreeMap<InternedStr, String>,
     #[serde(deserialize_with = "nullable")]
     conditions: Vec<Condition>,
+    #[serde(deserialize_with = "nullable")]
+    volumes_attached: Vec<AttachedVolume>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AttachedVolume {
+    name: ArcStr,
 }
 
 #[derive(Default, Deserialize)]
@@ -103,6 +113,7 @@ impl From<Wire> for Node {
             is_ready: conditions.iter().any(|one| &*one.r#type == "Ready" && &*one.status == "True"),
             pod_cidr: wire.spec.pod_cidr,
             is_failed: wire.metadata.annotations.failed,
+            volumes_attached: wire.status.volumes_attached.into_iter().map(|volume| volume.name).collect(),
         }
     }
 }

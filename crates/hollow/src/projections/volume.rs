@@ -4,6 +4,7 @@ use keleustes_objects::{ArcStr, InternedStr, Key, Object, ObjectMeta, Resource};
 use serde::Deserialize;
 
 use super::WireMeta;
+use crate::behaviour::VolumeBehaviour;
 
 /// A PersistentVolume.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -14,6 +15,8 @@ pub(crate) struct Volume {
     pub(crate) claim: Option<Key>,
     /// The unique volume name; `None` for volumes that are not attached.
     pub(crate) unique_name: Option<ArcStr>,
+    /// How attaching and detaching it goes.
+    pub(crate) behaviour: VolumeBehaviour,
 }
 
 /// A VolumeAttachment.
@@ -22,7 +25,12 @@ pub(crate) struct Volume {
 pub(crate) struct Attachment {
     pub(crate) meta: ObjectMeta,
     pub(crate) node: InternedStr,
+    /// The PersistentVolume.
+    pub(crate) volume: ArcStr,
     pub(crate) is_attached: bool,
+    /// The messages of the errors that it reports.
+    pub(crate) attach_error: Option<ArcStr>,
+    pub(crate) detach_error: Option<ArcStr>,
 }
 
 impl Volume {
@@ -88,12 +96,27 @@ struct WireAttachment {
 #[serde(rename_all = "camelCase", default)]
 struct AttachmentSpec {
     node_name: InternedStr,
+    source: AttachmentSource,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AttachmentSource {
+    persistent_volume_name: Option<ArcStr>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AttachmentStatus {
+    attached: bool,
+    attach_error: Option<VolumeError>,
+    detach_error: Option<VolumeError>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct AttachmentStatus {
-    attached: bool,
+struct VolumeError {
+    message: ArcStr,
 }
 
 impl From<WireVolume> for Volume {
@@ -105,12 +128,21 @@ impl From<WireVolume> for Volume {
             // Parity: the unique volume name of the attach-detach controller and kubelets.
             unique_name: csi
                 .map(|csi| ArcStr::from(format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle))),
+            behaviour: wire.metadata.annotations.volume,
         }
     }
 }
 
 impl From<WireAttachment> for Attachment {
     fn from(mut wire: WireAttachment) -> Self {
-        Self { meta: wire.metadata.meta(), node: wire.spec.node_name, is_attached: wire.status.attached }
+        let message = |error: Option<VolumeError>| error.map(|error| error.message);
+        Self {
+            meta: wire.metadata.meta(),
+            node: wire.spec.node_name,
+            volume: wire.spec.source.persistent_volume_name.unwrap_or_default(),
+            is_attached: wire.status.attached,
+            attach_error: message(wire.status.attach_error),
+            detach_error: message(wire.status.detach_error),
+        }
     }
 }
