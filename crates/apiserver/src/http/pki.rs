@@ -124,7 +124,10 @@ impl Pki {
     pub fn client(&self, user: &User) -> Result<(String, String), HttpError> {
         let key = KeyPair::generate().map_err(failed)?;
         let mut params = CertificateParams::default();
-        params.distinguished_name = named(&user.name, &user.groups);
+        // Every authenticated user is in this group, so no certificate names it; other servers read one group only.
+        let groups: Vec<_> =
+            user.groups.iter().filter(|group| *group != "system:authenticated").cloned().collect();
+        params.distinguished_name = named(&user.name, &groups);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let leaf = params.signed_by(&key, &self.issuer).map_err(failed)?;
         Ok((leaf.pem(), key.serialize_pem()))

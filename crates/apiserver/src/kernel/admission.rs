@@ -175,7 +175,7 @@ impl Kernel {
     ) -> ApiResult<()> {
         let size =
             |claim: &Value| Quantity::parse(claim["spec"]["resources"]["requests"]["storage"].as_str()?);
-        let grows = size(old).zip(size(new)).is_some_and(|(old, new)| new.exceeds(old));
+        let grows = size(old).zip(size(new)).is_some_and(|(old, new)| new > old);
         if resource.strategy != Strategy::PersistentVolumeClaim || !grows {
             return Ok(());
         }

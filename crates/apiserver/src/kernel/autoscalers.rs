@@ -78,7 +78,8 @@ pub(crate) fn to_served_version(object: &Value) -> Value {
         let is_set = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
         if let Some(value) = value.filter(is_set) {
             let annotations = meta_mut(&mut converted).entry("annotations").or_insert_with(|| json!({}));
-            annotations[annotation] = json!(value.to_string());
+            let text = if field == "conditions" { conditions_text(&value) } else { value.to_string() };
+            annotations[annotation] = json!(text);
         }
     }
     spec.extend(target.map(|target| (TARGET.to_owned(), target)));
@@ -91,12 +92,34 @@ pub(crate) fn to_served_version(object: &Value) -> Value {
     converted
 }
 
+/// Conditions with their fields in kube-apiserver's order, which clients print.
+fn conditions_text(conditions: &Value) -> String {
+    let fields = ["type", "status", "lastTransitionTime", "reason", "message"];
+    let one = |condition: &Value| {
+        let set = fields.iter().filter_map(|field| Some(format!("\"{field}\":{}", condition.get(field)?)));
+        format!("{{{}}}", set.collect::<Vec<_>>().join(","))
+    };
+    let all: Vec<_> = conditions.as_array().into_iter().flatten().map(one).collect();
+    format!("[{}]", all.join(","))
+}
+
 /// Pointer to the target utilization in a v2 metric.
 const UTILIZATION: &str = "/resource/target/averageUtilization";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn conditions_are_written_in_the_order_of_their_fields() {
+        let stored = json!({"metadata": {"name": "a"}, "status": {"conditions": [{"lastTransitionTime": null,
+            "message": "say \"no\"", "reason": "Off", "status": "False", "type": "ScalingActive"}, {"type": "B"}]}});
+        let served = to_served_version(&stored);
+        assert_eq!(
+            served["metadata"]["annotations"]["autoscaling.alpha.kubernetes.io/conditions"],
+            r#"[{"type":"ScalingActive","status":"False","lastTransitionTime":null,"reason":"Off","message":"say \"no\""},{"type":"B"}]"#
+        );
+    }
 
     #[test]
     fn fields_missing_in_v1_survive_in_annotations() {

@@ -294,7 +294,7 @@ impl Kernel {
         requested: &str,
         dry_run: bool,
     ) -> Result<Ipv4Addr, FieldError> {
-        let range = self.options.service_range;
+        let ranges = self.service_ranges();
         let used: BTreeSet<Ipv4Addr> = self
             .store
             .values(resource, None)
@@ -304,7 +304,7 @@ impl Kernel {
         if !requested.is_empty() {
             let invalid = |why: &str| FieldError::invalid("spec.clusterIPs", &json!([requested]), why);
             let address: Ipv4Addr = requested.parse().map_err(|_| invalid("must be a valid IP address"))?;
-            if !range.contains(address) {
+            if !ranges.iter().any(|range| range.contains(address)) {
                 return Err(invalid("failed to allocate IP: the provided IP is not in the valid range"));
             }
             // A dry run allocates nothing, so an allocated address is no conflict.
@@ -316,19 +316,42 @@ impl Kernel {
             return Ok(address);
         }
         if dry_run {
-            return Ok(Ipv4Addr::from(range.network));
+            return Ok(Ipv4Addr::from(self.options.service_range.network));
         }
+        ranges.into_iter().find_map(|range| self.draw_address(range, &used)).ok_or_else(|| {
+            FieldError::invalid("spec.clusterIPs", &json!([]), "failed to allocate IP: range is full")
+        })
+    }
+
+    /// The ranges that addresses are allocated from: the configured one, and those of the other ServiceCIDRs that are
+    /// ready and not terminating.
+    fn service_ranges(&self) -> Vec<Range> {
+        let objects = resources::by_path("networking.k8s.io", "v1", "servicecidrs");
+        let objects = objects.map(|resource| self.store.values(resource, None)).unwrap_or_default();
+        let is_ready = |object: &Value| {
+            let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+            let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
+            object["metadata"]["deletionTimestamp"].is_null()
+                && ready.next().is_some_and(|condition| condition["status"] == "True")
+        };
+        let configured = self.options.service_range;
+        let mut ranges = vec![configured];
+        for object in objects.iter().filter(|object| is_ready(object)) {
+            let cidrs = object["spec"]["cidrs"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            ranges.extend(cidrs.filter_map(Range::parse).filter(|range| *range != configured));
+        }
+        ranges
+    }
+
+    /// A free address of a range, at random; `None` if it is full.
+    fn draw_address(&mut self, range: Range, used: &BTreeSet<Ipv4Addr>) -> Option<Ipv4Addr> {
         let at = |offset: u32| Ipv4Addr::from(range.network + 1 + offset % (range.size - 2));
         let start = self.random.below(range.size - 2);
         let drawn =
             (0..DRAWS_MAX).map(|_| at(self.random.below(range.size - 2))).find(|ip| !used.contains(ip));
-        drawn
-            .or_else(|| {
-                (0..range.size - 2).map(|step| at(start.wrapping_add(step))).find(|ip| !used.contains(ip))
-            })
-            .ok_or_else(|| {
-                FieldError::invalid("spec.clusterIPs", &json!([]), "failed to allocate IP: range is full")
-            })
+        drawn.or_else(|| {
+            (0..range.size - 2).map(|step| at(start.wrapping_add(step))).find(|ip| !used.contains(ip))
+        })
     }
 
     /// Creates the IPAddress object for an allocated address, which the ServiceCIDR controller reads.

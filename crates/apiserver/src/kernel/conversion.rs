@@ -20,6 +20,14 @@ pub(crate) fn to_storage_version(resource: &Resource, object: Value) -> Value {
     }
 }
 
+/// A custom object as it is stored: its versions differ in nothing but apiVersion. An object that is stored in an older
+/// storage version is stored again by the next write, even if that changes nothing else.
+pub(crate) fn name_storage_version(resource: &Resource, object: &mut Value) {
+    if !resource.storage_version.is_empty() {
+        object["apiVersion"] = json!(format!("{}/{}", resource.group, resource.storage_version));
+    }
+}
+
 /// The object in the version of `resource`.
 pub(crate) fn to_served_version(resource: &Resource, object: &SharedObject) -> SharedObject {
     // An object built for this version, such as a bookmark, needs no conversion.

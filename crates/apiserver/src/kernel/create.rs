@@ -10,6 +10,7 @@ use super::fields::{
 };
 use super::metadata::{self, is_terminating, meta, meta_str, set_meta};
 use super::options::WriteOptions;
+use super::quota::Charge;
 use super::request::{Call, Target};
 use super::resources::{self, Resource, Strategy};
 use super::status::{ApiResult, Status, StatusReason};
@@ -105,7 +106,17 @@ impl Kernel {
         }
         validate(target, None, &object)?;
         self.warnings.extend(warnings::for_object(resource, None, &object));
+        self.warnings.extend(self.options.warn_about.into_iter().flat_map(|problems| problems(&object)));
         self.validate_admission(resource, &object)?;
+        // Last, and before storage finds out whether the name is taken: what is charged too much, the controller corrects.
+        self.charge_quotas(&Charge {
+            resource,
+            subresource: target.subresource.as_deref(),
+            old: None,
+            new: &object,
+            dry_run: write.options.dry_run,
+            now: write.now,
+        })?;
         let version: u64 = meta_str(&object, "resourceVersion").parse().unwrap_or(0);
         // kube-apiserver checks this in the storage layer, which a dry run does not reach.
         if version > 0 && !write.options.dry_run {
@@ -124,6 +135,7 @@ impl Kernel {
             return Ok(Arc::new(object));
         }
         self.claim_address(resource, None, &object, write.now);
+        conversion::name_storage_version(resource, &mut object);
         let event = self.store.put(resource, object);
         Ok(self.publish(&event, write.now))
     }

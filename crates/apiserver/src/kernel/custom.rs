@@ -144,7 +144,8 @@ fn kinds(definition: &Value) -> Vec<&'static Resource> {
 
 fn interned(definition: &Value, version: &Value) -> &'static Resource {
     let spec = &definition["spec"];
-    let key = json!([spec["group"], spec["names"], spec["scope"], version]).to_string();
+    let key =
+        json!([spec["group"], spec["names"], spec["scope"], version, storage_version(spec)]).to_string();
     let mut known = DEFINED.lock();
     known.entry(key).or_insert_with(|| Box::leak(Box::new(defined(spec, version))))
 }
@@ -160,6 +161,12 @@ fn texts(value: &Value) -> &'static [&'static str] {
 /// `.spec.replicas` as a JSON pointer.
 fn pointer(path: &Value) -> &'static str {
     path.as_str().unwrap_or_default().replace('.', "/").leak()
+}
+
+/// The name of the version in which objects are stored.
+fn storage_version(spec: &Value) -> &Value {
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    versions.into_iter().find(|version| version["storage"] == true).map_or(&Value::Null, |one| &one["name"])
 }
 
 fn defined(spec: &Value, version: &Value) -> Resource {
@@ -199,6 +206,7 @@ fn defined(spec: &Value, version: &Value) -> Resource {
         scale,
         columns: columns.collect::<Vec<_>>().leak(),
         schema: version.pointer("/schema/openAPIV3Schema").cloned().map(Schema::new),
+        storage_version: text(storage_version(spec)),
         strategy: Strategy::Custom,
         ..Resource::new(
             text(&spec["group"]),

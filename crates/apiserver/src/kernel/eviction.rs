@@ -8,7 +8,7 @@ use super::delete::check_preconditions;
 use super::metadata::{is_terminating, meta, meta_str};
 use super::options::{DeleteOptions, WriteOptions};
 use super::request::Call;
-use super::resources::{self, Resource};
+use super::resources;
 use super::selectors;
 use super::status::{ApiResult, Status, StatusCause, StatusReason};
 use super::store::SharedObject;
@@ -74,13 +74,13 @@ impl Kernel {
             _ => {
                 let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does \
                                not support.";
-                return Err(Status::new(StatusReason::InternalError, message));
+                return Err(Status::new(StatusReason::Unknown, message));
             }
         };
         if !is_ready(pod) && allows_unready_eviction(budget) {
             return Ok(());
         }
-        let charged = record_disruption(budgets, budget, meta_str(pod, "name"), now)?;
+        let charged = record_disruption(budget, meta_str(pod, "name"), now)?;
         if !dry_run {
             let event = self.store.put(budgets, charged);
             self.publish(&event, now);
@@ -92,10 +92,23 @@ impl Kernel {
 /// The pod with the DisruptionTarget condition.
 fn with_disruption_target(pod: &Value, now: Timestamp) -> Value {
     let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": seconds(now)});
+        "message": "Eviction API: evicting", "lastProbeTime": null,
+        "lastTransitionTime": transition_time(pod, "DisruptionTarget", "True", now)});
     let mut pod = pod.clone();
     prepare::set_condition(&mut pod, condition);
     pod
+}
+
+/// The condition of a type, if the object has it.
+fn condition_of<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array)?;
+    conditions.iter().find(|condition| condition["type"] == kind)
+}
+
+/// `lastTransitionTime` of a condition that gets this status: it stays if the condition has the status already.
+fn transition_time(object: &Value, kind: &str, status: &str, now: Timestamp) -> Value {
+    let known = condition_of(object, kind).filter(|condition| condition["status"] == status);
+    known.map_or_else(|| json!(seconds(now)), |condition| condition["lastTransitionTime"].clone())
 }
 
 /// Pods that are pending, finished or terminating are evicted without a budget check.
@@ -122,7 +135,7 @@ fn allows_unready_eviction(budget: &Value) -> bool {
 }
 
 /// The budget after one more disruption, or the refusal.
-fn record_disruption(budgets: &Resource, budget: &Value, pod: &str, now: Timestamp) -> ApiResult<Value> {
+fn record_disruption(budget: &Value, pod: &str, now: Timestamp) -> ApiResult<Value> {
     let name = meta_str(budget, "name");
     let generation = meta(budget, "generation").and_then(Value::as_i64).unwrap_or(0);
     if number(budget, "observedGeneration") < generation {
@@ -131,24 +144,22 @@ fn record_disruption(budgets: &Resource, budget: &Value, pod: &str, now: Timesta
     }
     let allowed = number(budget, "disruptionsAllowed");
     if allowed < 0 {
-        return Err(Status::forbidden(budgets, name, "pdb disruptions allowed is negative"));
+        let why = "pdb disruptions allowed is negative";
+        return Err(forbidden(name, why, why));
     }
     let disrupted =
         budget.pointer("/status/disruptedPods").and_then(Value::as_object).map_or(0, |map| map.len());
     if disrupted > DISRUPTED_MAX {
         let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
-        return Err(Status::forbidden(budgets, name, why));
+        return Err(forbidden(name, why, "too many pending evictions not confirmed by PDB controller"));
     }
     if allowed == 0 {
-        let (needed, healthy) = (number(budget, "desiredHealthy"), number(budget, "currentHealthy"));
-        let message =
-            format!("The disruption budget {name} needs {needed} healthy pods and has {healthy} currently");
-        return Err(too_many(message, 0));
+        return Err(too_many(exhausted(budget, name), 0));
     }
     let mut charged = budget.clone();
     charged["status"]["disruptionsAllowed"] = json!(allowed - 1);
     if allowed == 1 {
-        no_more_disruptions(&mut charged, generation, now);
+        no_more_disruptions(&mut charged, now);
     }
     if !charged["status"]["disruptedPods"].is_object() {
         charged["status"]["disruptedPods"] = json!({});
@@ -157,10 +168,42 @@ fn record_disruption(budgets: &Resource, budget: &Value, pod: &str, now: Timesta
     Ok(charged)
 }
 
-fn no_more_disruptions(budget: &mut Value, generation: i64, now: Timestamp) {
+/// Why a budget allows no disruption. After a failed sync its numbers are not trustworthy.
+fn exhausted(budget: &Value, name: &str) -> String {
+    let (needed, healthy) = (number(budget, "desiredHealthy"), number(budget, "currentHealthy"));
+    let condition =
+        condition_of(budget, "DisruptionAllowed").filter(|condition| condition["status"] == "False");
+    let text = |field: &str| condition.and_then(|condition| condition[field].as_str()).unwrap_or_default();
+    let (reason, message) = (text("reason"), text("message"));
+    if reason == "SyncFailed" && !message.is_empty() {
+        format!(
+            "The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
+        )
+    } else if healthy <= needed {
+        format!("The disruption budget {name} needs {needed} healthy pods and has {healthy} currently")
+    } else if !message.is_empty() {
+        format!("The disruption budget {name} does not allow evicting pods currently ({reason}): {message}")
+    } else {
+        format!("The disruption budget {name} does not allow evicting pods currently")
+    }
+}
+
+fn no_more_disruptions(budget: &mut Value, now: Timestamp) {
     let condition = json!({"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",
-        "observedGeneration": generation, "lastTransitionTime": seconds(now)});
+        "observedGeneration": number(budget, "observedGeneration"),
+        "lastTransitionTime": transition_time(budget, "DisruptionAllowed", "False", now)});
     prepare::set_condition(budget, condition);
+}
+
+/// 403 of a budget whose status makes no sense. The original names the kind in lower case, not the resource.
+fn forbidden(name: &str, why: &str, cause: &str) -> Box<Status> {
+    let message = format!("poddisruptionbudget.policy {name:?} is forbidden: {why}");
+    let mut status = Status::new(StatusReason::Forbidden, message);
+    (status.name, status.group, status.kind) =
+        (name.to_owned(), "policy".to_owned(), "poddisruptionbudget".to_owned());
+    let message = format!("The disruption budget {name} does not allow evicting pods currently: {cause}");
+    status.causes.push(StatusCause { reason: "DisruptionBudget", message, field: String::new() });
+    status
 }
 
 fn too_many(cause: String, retry_after_seconds: u32) -> Box<Status> {

@@ -22,10 +22,17 @@ pub struct KernelOptions {
     /// Whether the objects that kube-apiserver creates at startup exist: roles and bindings, priority classes, the
     /// `kubernetes` Service. Namespaces always exist.
     pub bootstrap: bool,
+    /// Whether kinds behind feature gates that are off by default are served, as with kube-apiserver's
+    /// `--runtime-config`: Workloads, PodGroups, ResourcePoolStatusRequests and StorageVersions.
+    pub gated_kinds: bool,
     /// Whether pods need their ServiceAccount to exist and get its token mounted.
     pub service_accounts: bool,
     /// How long events are kept after their last write.
     pub event_ttl: Option<Duration>,
+    /// Warnings about a stored object, besides those of kube-apiserver.
+    pub warn_about: Option<fn(&serde_json::Value) -> Vec<String>>,
+    /// The log of a container of a pod; without it `pods/log` is not implemented.
+    pub container_log: Option<fn(&serde_json::Value, &str) -> String>,
     /// The service CIDR.
     pub service_range: Range,
     /// Lowest and highest node port.
@@ -58,8 +65,11 @@ impl Default for KernelOptions {
             history_bytes_max: 512 * 1024 * 1024,
             rbac: false,
             bootstrap: false,
+            gated_kinds: false,
             service_accounts: false,
             event_ttl: None,
+            warn_about: None,
+            container_log: None,
             // The text is a constant that a test parses.
             service_range: Range::parse("10.96.0.0/16")
                 .unwrap_or_else(|| unreachable!("10.96.0.0/16 is a range")),

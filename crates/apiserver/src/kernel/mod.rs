@@ -37,6 +37,7 @@ mod journal;
 mod kernel_options;
 mod label_syntax;
 mod list;
+mod logs;
 mod metadata;
 mod naming;
 mod nodeports;
@@ -45,6 +46,7 @@ mod options;
 mod patch;
 mod prepare;
 mod printing;
+mod quota;
 mod random;
 mod rbac;
 mod request;
@@ -219,7 +221,7 @@ impl Kernel {
         }
         let (random, watch_random) = Random::of(&options);
         Kernel {
-            registry: Registry::default(),
+            registry: Registry::new(options.gated_kinds),
             store,
             random,
             watch_random,
@@ -280,6 +282,14 @@ impl Kernel {
     ) -> ApiResult<Option<Reply>> {
         let user = self.authenticate(request, now)?;
         answer.user = Some(user.clone());
+        if let Some(log) = self.options.container_log
+            && let Some(target) = self.log_target(&request.path)
+        {
+            answer.resource = access_name(&target);
+            let call = Call::new(target, request, user)?;
+            self.authorize(&call)?;
+            return self.log(&call, log).map(|document| Some(Reply::Document(document)));
+        }
         let route = request::route(&self.registry, &request.path)?;
         let target = match route {
             Some(Route::Resource(target)) => target,

@@ -7,6 +7,9 @@ use std::net::IpAddr;
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
                           start and end with an alphanumeric character";
+const LABEL_1035: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
+const LABEL_1035_RULE: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+                               alphabetic character, and end with an alphanumeric character";
 const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
                               '.', and must start and end with an alphanumeric character";
@@ -43,6 +46,18 @@ pub(crate) fn label(text: &str) -> NameErrors {
         } else {
             rule(LABEL_RULE, LABEL, &["my-name", "123-abc"])
         });
+    }
+    errors
+}
+
+/// An RFC 1035 label.
+pub(crate) fn label_1035(text: &str) -> NameErrors {
+    let mut errors = NameErrors::new();
+    if text.len() > 63 {
+        errors.push(too_long(63));
+    }
+    if !is_label(text) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
+        errors.push(rule(LABEL_1035_RULE, LABEL_1035, &["my-name", "abc-123"]));
     }
     errors
 }

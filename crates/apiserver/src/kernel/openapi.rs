@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::resources::Resource;
+use super::structural::Schema;
 use super::types::{self, Field, ListKind, Merge, Node, Presence, Shape, Struct};
 use super::{Document, Kernel};
 
@@ -93,11 +94,22 @@ fn reference_to(name: &str) -> Value {
 fn add_kind(resource: &Resource, schemas: &mut Map<String, Value>) {
     let shape = resource.shape();
     let named = json!([{"group": resource.group, "version": resource.version, "kind": resource.kind}]);
-    if shape.preserves_unknown_fields {
+    if shape.preserves_unknown_fields || resource.schema.is_some() {
+        let untyped = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let mut schema = resource.schema.map_or_else(untyped, Schema::published);
+        if !schema["properties"].is_object() {
+            schema["properties"] = json!({});
+        }
         let metadata = types::named("meta.v1.ObjectMeta").map(reference).unwrap_or_default();
-        let schema = json!({"type": "object", "properties": {"apiVersion": {"type": "string"},
-            "kind": {"type": "string"}, "metadata": {"allOf": [metadata]}},
-            "x-kubernetes-preserve-unknown-fields": true, "x-kubernetes-group-version-kind": named});
+        // Every object has these, whatever its schema says about them.
+        for (field, of) in [
+            ("apiVersion", json!({"type": "string"})),
+            ("kind", json!({"type": "string"})),
+            ("metadata", json!({"allOf": [metadata]})),
+        ] {
+            schema["properties"][field] = of;
+        }
+        schema["x-kubernetes-group-version-kind"] = named;
         schemas.insert(format!("{}.{}.{}", resource.group, resource.version, resource.kind), schema);
         add_structs(types::custom(), schemas);
         return;

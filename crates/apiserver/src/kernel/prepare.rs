@@ -1,6 +1,7 @@
 //! PrepareForCreate and PrepareForUpdate: status, generation, and the fields a write may not change.
 
 use jiff::Timestamp;
+use keleustes_objects::template;
 use serde_json::{Value, json};
 
 use super::clusterip::drop_by_type;
@@ -20,9 +21,12 @@ const STATUS_WITHOUT_METADATA: &[&str] = &[
     "ServiceCIDR",
     "DeviceTaintRule",
     "ResourceClaim",
+    "PodGroup",
+    "ResourcePoolStatusRequest",
     "CSINode",
     "VolumeAttachment",
     "StorageVersionMigration",
+    "StorageVersion",
     "CustomResourceDefinition",
 ];
 
@@ -115,6 +119,10 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, user: &User, now: 
                 set_requester(spec, user);
             }
         }
+        // The admission plugin PodGroupProtection.
+        Strategy::Plain if resource.kind == "PodGroup" => {
+            protect_pod_group(object);
+        }
         Strategy::DeviceTaintRule => {
             if let Some(taint) = object.pointer_mut("/spec/taint").filter(|taint| taint.is_object())
                 && taint.get("timeAdded").is_none_or(Value::is_null)
@@ -123,6 +131,14 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, user: &User, now: 
             }
         }
         _ => {}
+    }
+}
+
+fn protect_pod_group(object: &mut Value) {
+    let finalizers = meta_mut(object).entry("finalizers").or_insert_with(|| json!([]));
+    let protection = json!("scheduling.k8s.io/podgroup-protection");
+    if let Some(list) = finalizers.as_array_mut().filter(|list| !list.contains(&protection)) {
+        list.push(protection);
     }
 }
 
@@ -218,8 +234,7 @@ pub(crate) fn update(
     {
         let generation = meta(old, "generation").and_then(Value::as_i64).unwrap_or(0);
         // A status update does not increase the generation, even if it changes annotations that count as spec.
-        let changed =
-            subresource != Some("status") && specification(resource, old) != specification(resource, new);
+        let changed = subresource != Some("status") && is_changed(resource, old, new);
         set_meta(new, "generation", Some(json!(generation + i64::from(changed))));
     }
 }
@@ -233,7 +248,20 @@ fn update_main(resource: &Resource, old: &Value, new: &mut Value) {
         Strategy::PersistentVolumeClaim => share_data_source(new),
         Strategy::Service => drop_by_type(old, new),
         Strategy::Lease => drop_election_strategy(Some(old), new),
+        Strategy::CustomResourceDefinition => add_stored_version(new),
         _ => {}
+    }
+}
+
+/// Objects are stored in the storage version from now on.
+fn add_stored_version(definition: &mut Value) {
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+    let storage = versions.into_iter().flatten().find(|version| version["storage"] == true);
+    let Some(name) = storage.map(|version| version["name"].clone()) else { return };
+    match &mut definition["status"]["storedVersions"] {
+        Value::Array(stored) if !stored.contains(&name) => stored.push(name),
+        Value::Array(_) => {}
+        stored => *stored = json!([name]),
     }
 }
 
@@ -377,12 +405,36 @@ fn keep_but_resources(old: &Value, new: &mut Value) {
 fn update_template_generation(old: &Value, new: &mut Value) {
     let count =
         |object: &Value| meta(object, "annotations")?.get(TEMPLATE_GENERATION)?.as_str()?.parse::<i64>().ok();
-    let changed = old.pointer("/spec/template") != new.pointer("/spec/template");
+    let changed =
+        old.pointer("/spec/template") != new.pointer("/spec/template") && !has_same_template(old, new);
     let next = count(old).unwrap_or(0) + i64::from(changed);
     let annotations = meta_mut(new).entry("annotations").or_insert_with(|| json!({}));
     if annotations.is_object() {
         annotations[TEMPLATE_GENERATION] = json!(next.to_string());
     }
+}
+
+/// Whether a change increases the generation. Pod templates are compared by value.
+fn is_changed(resource: &Resource, old: &Value, new: &Value) -> bool {
+    let (before, mut after) = (specification(resource, old), specification(resource, new));
+    let by_value = matches!(
+        resource.strategy,
+        Strategy::Deployment
+            | Strategy::ReplicaSet
+            | Strategy::ReplicationController
+            | Strategy::DaemonSet
+            | Strategy::StatefulSet
+    );
+    if by_value && before != after && has_same_template(&before, &after) {
+        after["spec"]["template"] = before["spec"]["template"].clone();
+    }
+    before != after
+}
+
+/// Whether the pod templates of two workloads have the same values.
+fn has_same_template(old: &Value, new: &Value) -> bool {
+    let [old, new] = [old, new].map(|object| object.pointer("/spec/template").and_then(Value::as_object));
+    old.zip(new).is_some_and(|(old, new)| template::semantically_equal(old, new))
 }
 
 /// The part of the object whose changes increase the generation: everything but metadata and status.
@@ -391,6 +443,10 @@ fn specification(resource: &Resource, object: &Value) -> Value {
     if let Some(map) = specification.as_object_mut() {
         if resource.has_status() {
             map.remove("status");
+        }
+        if resource.is_custom() {
+            // The stored object may be in another version.
+            map.remove("apiVersion");
         }
         let labels = map
             .remove("metadata")

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::status::qualified;
 use super::structural::Schema;
-use super::table::builtin;
+use super::table::{builtin, gated};
 use super::types::{self, Node, Struct};
 
 /// A field that list and watch requests may select on.
@@ -166,6 +166,10 @@ pub struct Resource {
     pub unimplemented: &'static [&'static str],
     /// Group and plural of the storage version, if it is another resource.
     pub stored_as: Option<(&'static str, &'static str)>,
+    /// The version in which a custom resource is stored; empty for built-in kinds.
+    pub storage_version: &'static str,
+    /// Whether the kind is only served with [`super::KernelOptions::gated_kinds`].
+    pub gated: bool,
     /// The fields of the scale subresource, for custom resources that have one.
     pub scale: Option<ScalePaths>,
     /// Printer columns, for custom resources that define some.
@@ -291,17 +295,27 @@ fn named(resource: &Resource, name: &str) -> bool {
 pub struct Registry {
     /// Resources of each CRD, by the CRD's name.
     custom: BTreeMap<String, Vec<&'static Resource>>,
+    /// Whether built-in kinds behind feature gates that are off by default are served.
+    serves_gated: bool,
 }
 
 impl Registry {
-    /// All resources, built-in ones first.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &'static Resource> {
-        builtin().chain(self.custom.values().flatten().copied())
+    /// The built-in resources, with or without those behind feature gates.
+    pub(crate) fn new(serves_gated: bool) -> Registry {
+        Registry { custom: BTreeMap::new(), serves_gated }
     }
 
-    /// Whether there are custom resources.
-    pub(crate) fn has_custom(&self) -> bool {
-        !self.custom.is_empty()
+    /// All resources, built-in ones first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static Resource> {
+        builtin()
+            .filter(|resource| self.serves_gated || !resource.gated)
+            .chain(gated().filter(|_| self.serves_gated))
+            .chain(self.custom.values().flatten().copied())
+    }
+
+    /// Whether there are custom resources, or built-in ones that are off by default.
+    pub(crate) fn has_more_than_usual(&self) -> bool {
+        self.serves_gated || !self.custom.is_empty()
     }
 
     /// The resource at that path, if any.
@@ -354,15 +368,16 @@ mod tests {
 
     #[test]
     fn every_kind_is_found_by_path_kind_and_name_and_has_a_type() {
-        let registry = Registry::default();
-        for resource in builtin() {
+        let registry = Registry::new(true);
+        assert!(Registry::default().by_name("storageversions").is_none(), "gated kinds are off by default");
+        for resource in builtin().chain(gated()) {
             let found = registry.by_path(resource.group, resource.version, resource.plural).unwrap();
             assert!(std::ptr::eq(found, resource));
             assert!(std::ptr::eq(
                 registry.by_kind(&resource.api_version(), resource.kind).unwrap(),
                 resource
             ));
-            let named = by_name(&resource.qualified()).unwrap();
+            let named = registry.by_name(&resource.qualified()).unwrap();
             assert!(std::ptr::eq(named, resource.stored()) || resource.stored_as.is_some(), "{named:?}");
             assert!(!resource.shape().preserves_unknown_fields, "{} has no shape", resource.kind);
             assert_eq!(resource.list_kind, format!("{}List", resource.kind));

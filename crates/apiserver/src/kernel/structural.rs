@@ -26,6 +26,11 @@ impl Schema {
         Node::Struct(self.shape)
     }
 
+    /// The schema as OpenAPI publishes it, without what every object has.
+    pub(crate) fn published(&self) -> Value {
+        self.rules.clone()
+    }
+
     /// Sets defaults and prunes unknown fields; returns the paths of the pruned fields.
     pub(crate) fn default_and_prune(&self, object: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();

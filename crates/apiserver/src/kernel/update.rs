@@ -10,6 +10,7 @@ use super::create::{Write, record, validate};
 use super::fields::{Operation, set_managed_fields};
 use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
 use super::options::WriteOptions;
+use super::quota::Charge;
 use super::request::{Call, Target};
 use super::resources::{Resource, Strategy};
 use super::status::{ApiResult, FieldError, Status, StatusReason};
@@ -117,13 +118,16 @@ impl Kernel {
         validate(target, Some(live), &new)?;
         if resource.strategy != Strategy::Pod && subresource.is_none() {
             self.warnings.extend(warnings::for_object(resource, Some(live), &new));
+            self.warnings.extend(self.options.warn_about.into_iter().flat_map(|problems| problems(&new)));
         }
         if subresource.is_none() {
             self.validate_admission_of_update(resource, live, &new)?;
         }
+        self.charge_quotas(&Charge::of_update(target, [live, &new], dry_run, write.now))?;
         keep_timestamps(live, &mut new);
         if !dry_run && !removed {
             set_meta(&mut new, "selfLink", None);
+            conversion::name_storage_version(resource, &mut new);
         }
         let unchanged = new == **live;
         let is_noop = unchanged && !removed && !self.is_stored_without_defaults(resource, live);

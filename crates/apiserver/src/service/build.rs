@@ -82,10 +82,30 @@ impl Builder {
         self
     }
 
+    /// Whether Workloads, PodGroups and ResourcePoolStatusRequests are served, as kube-apiserver does with feature gates
+    /// that are off by default.
+    pub fn gated_kinds(mut self, on: bool) -> Builder {
+        self.options.gated_kinds = on;
+        self
+    }
+
     /// Whether pods need their ServiceAccount to exist and get its token mounted, as the ServiceAccount admission
     /// plugin does.
     pub fn service_accounts(mut self, on: bool) -> Builder {
         self.options.service_accounts = on;
+        self
+    }
+
+    /// Adds warnings to responses to writes, from a function of the stored object: for what the programs around this
+    /// server will not understand.
+    pub fn warn_about(mut self, problems: fn(&serde_json::Value) -> Vec<String>) -> Builder {
+        self.options.warn_about = Some(problems);
+        self
+    }
+
+    /// Serves `pods/log` with what this function returns for a pod and one of its containers.
+    pub fn container_log(mut self, log: fn(&serde_json::Value, &str) -> String) -> Builder {
+        self.options.container_log = Some(log);
         self
     }
 

@@ -715,4 +715,18 @@ pub(super) static KINDS: &[Resource] = &[
             "StorageVersionMigrationList",
         )
     },
+    Resource {
+        namespaced: false,
+        status: StatusField::ResetOnCreate,
+        conditional_update: true,
+        gated: true,
+        ..Resource::new(
+            "internal.apiserver.k8s.io",
+            "v1alpha1",
+            "storageversions",
+            "storageversion",
+            "StorageVersion",
+            "StorageVersionList",
+        )
+    },
 ];

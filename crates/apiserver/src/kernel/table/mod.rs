@@ -1,6 +1,7 @@
 //! The table of built-in kinds with all their differences.
 
 mod core;
+mod gated;
 mod groups;
 
 use super::resources::{NameRule, Resource, SelectableField, StatusField, Strategy, Subresource};
@@ -38,6 +39,8 @@ impl Resource {
             subresources: &[],
             unimplemented: &[],
             stored_as: None,
+            storage_version: "",
+            gated: false,
             scale: None,
             columns: &[],
             schema: None,
@@ -66,4 +69,9 @@ pub(crate) const SCALE: Subresource =
 /// All built-in kinds, in the order of discovery.
 pub(super) fn builtin() -> impl Iterator<Item = &'static Resource> {
     core::KINDS.iter().chain(groups::KINDS)
+}
+
+/// Kinds that are served only on request.
+pub(super) fn gated() -> impl Iterator<Item = &'static Resource> {
+    gated::KINDS.iter()
 }

@@ -95,3 +95,58 @@ fn malformed_crds_are_rejected() {
         assert_eq!(reason(&server.post(DEFINITIONS, &wrong)), (422, "Invalid"), "{pointer}");
     }
 }
+
+#[test]
+fn no_op_write_stores_a_custom_object_again_if_its_storage_version_changed() {
+    let mut server = TestServer::new();
+    server.created(DEFINITIONS, &definition());
+    let created = server.created(WIDGETS, &widget("w"));
+    let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+    let patch = |server: &mut TestServer, path: &str| {
+        let patched = server.patch(&format!("{path}/w"), "merge-patch+json", &json!({"metadata": {}}));
+        assert_eq!(patched.0, 200);
+        patched.1
+    };
+    assert_eq!(version(&patch(&mut server, WIDGETS)), version(&created));
+    assert_eq!(version(&patch(&mut server, &WIDGETS.replace("/v1/", "/v2/"))), version(&created));
+    let mut changed = definition();
+    changed["spec"]["versions"][0]["storage"] = json!(false);
+    changed["spec"]["versions"][1]["storage"] = json!(true);
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    let (code, stored) = server.patch(&path, "merge-patch+json", &json!({"spec": changed["spec"]}));
+    assert_eq!((code, &stored["status"]["storedVersions"]), (200, &json!(["v1", "v2"])));
+    let rewritten = patch(&mut server, WIDGETS);
+    assert_ne!(version(&rewritten), version(&created));
+    assert_eq!(
+        (&rewritten["apiVersion"], &rewritten["metadata"]["generation"]),
+        (&json!("example.com/v1"), &json!(1))
+    );
+    assert_eq!(version(&patch(&mut server, WIDGETS)), version(&rewritten));
+    // A version in which objects may be stored cannot be removed.
+    let only = json!({"spec": {"versions": [changed["spec"]["versions"][1]]}});
+    let (code, refused) = server.patch(&path, "merge-patch+json", &only);
+    assert_eq!(code, 422);
+    let message = "status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions; v1 was previously a storage version";
+    assert!(refused["message"].as_str().unwrap().contains(message), "{refused}");
+    let trimmed = json!({"status": {"storedVersions": ["v2"]}});
+    assert_eq!(server.patch(&format!("{path}/status"), "merge-patch+json", &trimmed).0, 200);
+    assert_eq!(server.patch(&path, "merge-patch+json", &only).0, 200);
+}
+
+#[test]
+fn openapi_publishes_the_schema_of_a_custom_kind() {
+    let mut server = TestServer::new();
+    let mut definition = definition();
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
+        "properties": {"size": {"type": "integer"}}}}});
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
+    assert_eq!(server.post(DEFINITIONS, &definition).0, 201);
+    let (_, document) = server.get("/openapi/v3/apis/example.com/v1");
+    let widget = &document["components"]["schemas"]["example.com.v1.Widget"];
+    assert_eq!(widget["properties"]["spec"]["properties"]["size"]["type"], "integer");
+    assert_eq!(widget["properties"]["kind"]["type"], "string");
+    assert_eq!(widget["x-kubernetes-group-version-kind"][0]["kind"], "Widget");
+    let metadata = widget["properties"]["metadata"]["allOf"][0]["$ref"].as_str().unwrap();
+    let name = metadata.rsplit('/').next().unwrap();
+    assert!(document["components"]["schemas"][name]["properties"]["labels"].is_object());
+}

@@ -65,6 +65,9 @@ fn health_and_version_answer() {
     for path in ["/healthz", "/livez", "/readyz", "/readyz/etcd"] {
         assert_eq!(server.get(path).0, 200, "{path}");
     }
+    let request = Request::new(Method::GET, "/readyz?verbose", String::new());
+    let Reply::Document(verbose) = server.kernel.call(&request, server.now) else { panic!("no document") };
+    assert_eq!(&verbose.body[..], b"[+]ping ok\n[+]storage ok\nreadyz check passed\n");
     assert_eq!(server.get("/version").1["minor"], "37");
     assert_eq!(server.post("/version", &json!({})).0, 405);
 }

@@ -64,6 +64,31 @@ fn annotation_change_in_a_status_update_keeps_the_generation() {
     assert_eq!(server.put(&format!("{path}/x"), &respecified).1["metadata"]["generation"], 2);
 }
 
+/// The real server compares specs by value.
+#[test]
+fn another_spelling_of_a_quantity_keeps_the_generation() {
+    for kind in ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"] {
+        let mut server = TestServer::new();
+        let path = format!("/apis/apps/v1/namespaces/default/{}s", kind.to_lowercase());
+        let limited = |mut object: Value, memory: &str| {
+            object["spec"]["template"]["spec"]["containers"][0]["resources"] =
+                json!({"limits": {"memory": memory}});
+            object
+        };
+        let made = server.created(&path, &limited(workload(kind), "1Gi"));
+        let (_, respelled) = server.put(&format!("{path}/x"), &limited(made, "1073741824"));
+        assert_eq!(respelled["metadata"]["generation"], 1, "{kind}");
+        let container = &respelled["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["resources"]["limits"]["memory"], "1073741824", "{kind}");
+        if kind == "DaemonSet" {
+            let annotations = &respelled["metadata"]["annotations"];
+            assert_eq!(annotations["deprecated.daemonset.template.generation"], "1");
+        }
+        let (_, changed) = server.put(&format!("{path}/x"), &limited(respelled, "2Gi"));
+        assert_eq!(changed["metadata"]["generation"], 2, "{kind}");
+    }
+}
+
 #[test]
 fn jobs_get_a_generated_selector() {
     let mut server = TestServer::new();
@@ -318,4 +343,67 @@ fn claim_expansion_requires_allow_volume_expansion() {
         json!({"metadata": {"name": "c"}, "provisioner": "example.com/p", "allowVolumeExpansion": true});
     server.created("/apis/storage.k8s.io/v1/storageclasses", &class);
     assert_eq!(server.patch(&format!("{path}/x"), "merge-patch+json", &more).0, 200);
+}
+
+const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
+
+#[test]
+fn storage_version_migration_ends_once_and_keeps_its_spec() {
+    let mut server = TestServer::new();
+    let migration = |group: &str, resource: &str| json!({"metadata": {"name": "m"}, "spec": {"resource": {"group": group, "resource": resource}}});
+    for (group, resource) in [("", ""), ("a_b", "things"), ("", "1things"), ("", "Things")] {
+        assert_eq!(server.post(MIGRATIONS, &migration(group, resource)).0, 422, "{group}/{resource}");
+    }
+    server.created(MIGRATIONS, &migration("example.com", "things"));
+    let path = format!("{MIGRATIONS}/m");
+    let merge = |server: &mut TestServer, path: &str, change: Value| {
+        server.patch(path, "merge-patch+json", &change).0
+    };
+    assert_eq!(merge(&mut server, &path, json!({"spec": {"resource": {"resource": "others"}}})), 422);
+    let status = format!("{path}/status");
+    let condition = |r#type: &str, status: &str| json!({"type": r#type, "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    assert_eq!(merge(&mut server, &status, json!({"status": {"resourceVersion": "01"}})), 422);
+    assert_eq!(merge(&mut server, &status, json!({"status": {"resourceVersion": "12"}})), 200);
+    assert_eq!(merge(&mut server, &status, json!({"status": {"resourceVersion": "13"}})), 422);
+    let both =
+        json!({"status": {"conditions": [condition("Succeeded", "True"), condition("Failed", "True")]}});
+    assert_eq!(merge(&mut server, &status, both), 422);
+    assert_eq!(
+        merge(&mut server, &status, json!({"status": {"conditions": [condition("Failed", "True")]}})),
+        200
+    );
+    assert_eq!(
+        merge(&mut server, &status, json!({"status": {"conditions": [condition("Failed", "False")]}})),
+        422
+    );
+}
+
+#[test]
+fn storage_versions_are_an_alpha_api() {
+    const VERSIONS: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
+    assert_eq!(TestServer::new().get(VERSIONS).0, 404);
+    let mut server = TestServer::with(KernelOptions { gated_kinds: true, ..KernelOptions::default() });
+    assert_eq!(server.post(VERSIONS, &json!({"metadata": {"name": "things"}})).0, 422);
+    server.created(VERSIONS, &json!({"metadata": {"name": "example.com.things"}}));
+    let mut merge = |status: Value| {
+        let path = format!("{VERSIONS}/example.com.things/status");
+        server.patch(&path, "merge-patch+json", &json!({"status": status})).0
+    };
+    let record = |id: &str, version: &str| json!({"apiServerID": id, "encodingVersion": version, "decodableVersions": ["v1", "v2"]});
+    assert_eq!(merge(json!({"storageVersions": [record("a", "v1")]})), 422, "they agree on v1");
+    assert_eq!(merge(json!({"storageVersions": [record("a", "v1")], "commonEncodingVersion": "v1"})), 200);
+    assert_eq!(
+        merge(json!({"storageVersions": [record("a", "v1"), record("b", "v2")]})),
+        422,
+        "they do not agree"
+    );
+    let two =
+        json!({"storageVersions": [record("a", "v1"), record("b", "v2")], "commonEncodingVersion": null});
+    assert_eq!(merge(two), 200);
+    assert_eq!(
+        merge(json!({"storageVersions": [record("a", "v1"), record("b", "v3")]})),
+        422,
+        "v3 is not decodable"
+    );
+    assert_eq!(merge(json!({"storageVersions": [record("a", "v1"), record("a", "v2")]})), 422, "twice");
 }

@@ -13,6 +13,7 @@ mod namespaces;
 mod patches;
 mod pods;
 mod protobuf;
+mod quotas;
 mod scales;
 mod services;
 mod tables;

@@ -141,6 +141,127 @@ fn eviction_respects_the_disruption_budget() {
     assert_eq!(server.get(&format!("{PODS}/p")).1["metadata"]["deletionGracePeriodSeconds"], 30);
 }
 
+/// The cause of a refused eviction, with its code.
+fn refusal(status: &Value) -> (u16, String) {
+    let (code, refused) = evict(&mut with_budget(status));
+    assert_eq!(refused["details"]["causes"][0]["reason"], "DisruptionBudget", "{refused}");
+    (code, refused["details"]["causes"][0]["message"].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn refused_evictions_name_the_state_of_the_budget() {
+    let condition = |reason: &str, message: &str| json!([{"type": "DisruptionAllowed", "status": "False", "reason": reason, "message": message}]);
+    let status = |allowed: i64, current: i64, conditions: Value| {
+        json!({"observedGeneration": 1, "disruptionsAllowed": allowed, "currentHealthy": current,
+               "desiredHealthy": 2, "expectedPods": 3, "conditions": conditions})
+    };
+    let about = "The disruption budget b";
+    let none = || json!([]);
+    for (status, code, cause) in [
+        (status(0, 2, none()), 429, " needs 2 healthy pods and has 2 currently"),
+        (
+            status(0, 1, condition("SyncFailed", "no scale")),
+            429,
+            " does not allow evicting pods currently because it failed sync: no scale",
+        ),
+        (
+            status(0, 3, condition("Odd", "why not")),
+            429,
+            " does not allow evicting pods currently (Odd): why not",
+        ),
+        (status(0, 3, none()), 429, " does not allow evicting pods currently"),
+        (
+            status(-1, 3, none()),
+            403,
+            " does not allow evicting pods currently: pdb disruptions allowed is negative",
+        ),
+    ] {
+        assert_eq!(refusal(&status), (code, format!("{about}{cause}")));
+    }
+    let refused = evict(&mut with_budget(&status(-1, 3, none()))).1;
+    let message = "poddisruptionbudget.policy \"b\" is forbidden: pdb disruptions allowed is negative";
+    assert_eq!(
+        (refused["message"].as_str(), &refused["details"]["kind"]),
+        (Some(message), &json!("poddisruptionbudget"))
+    );
+}
+
+#[test]
+fn evictions_of_unready_pods_follow_the_policy_of_the_budget() {
+    for (policy, current, evicted) in [
+        (json!(null), 1, true),
+        (json!("IfHealthyBudget"), 1, true),
+        (json!(null), 0, false),
+        (json!("IfHealthyBudget"), 0, false),
+        (json!("AlwaysAllow"), 0, true),
+    ] {
+        let mut server = with_budget(&json!({"observedGeneration": 1, "disruptionsAllowed": 0,
+            "currentHealthy": current, "desiredHealthy": 1, "expectedPods": 2}));
+        let budget_path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/b";
+        let (_, mut budget) = server.get(budget_path);
+        budget["spec"]["unhealthyPodEvictionPolicy"] = policy.clone();
+        server.kernel.seed(budget, server.now).unwrap();
+        let (_, mut pod) = server.get(&format!("{PODS}/p"));
+        pod["status"]["conditions"][0]["status"] = json!("False");
+        server.kernel.seed(pod, server.now).unwrap();
+        assert_eq!(evict(&mut server).0, if evicted { 201 } else { 429 }, "{policy} {current}");
+        let (_, budget) = server.get(budget_path);
+        assert_eq!(budget["status"]["disruptedPods"], json!(null), "an unready pod is charged to no budget");
+    }
+}
+
+#[test]
+fn evictions_with_several_budgets_or_as_a_dry_run_change_nothing() {
+    let status = json!({"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2,
+        "desiredHealthy": 1, "expectedPods": 2});
+    let mut server = with_budget(&status);
+    let dry_run = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"},
+        "deleteOptions": {"dryRun": ["All"]}});
+    assert_eq!(server.post(&format!("{PODS}/p/eviction"), &dry_run).0, 201);
+    let second = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "c", "namespace": "default", "generation": 1},
+        "spec": {"minAvailable": 0, "selector": {}}, "status": status});
+    server.kernel.seed(second, server.now).unwrap();
+    let (code, refused) = evict(&mut server);
+    let message =
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+    assert_eq!((code, refused["message"].as_str(), &refused["reason"]), (500, Some(message), &json!(null)));
+    let (_, budget) = server.get("/apis/policy/v1/namespaces/default/poddisruptionbudgets/b");
+    assert_eq!(budget["status"]["disruptionsAllowed"], 1);
+    let (_, pod) = server.get(&format!("{PODS}/p"));
+    assert_eq!(
+        (&pod["metadata"]["deletionTimestamp"], pod["status"]["conditions"].as_array().unwrap().len()),
+        (&json!(null), 1)
+    );
+}
+
+#[test]
+fn malformed_disruption_budgets_are_refused() {
+    let mut server = TestServer::new();
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let refused = |server: &mut TestServer, spec: Value| {
+        let (code, status) = server.post(budgets, &json!({"metadata": {"name": "b"}, "spec": spec}));
+        (code, status["details"]["causes"][0]["field"].as_str().unwrap_or_default().to_owned())
+    };
+    let invalid = |field: &str| (422, field.to_owned());
+    let expression = |operator: &str| json!({"matchExpressions": [{"key": "a", "operator": operator}]});
+    assert_eq!(refused(&mut server, json!({"minAvailable": "101%"})), invalid("spec.minAvailable"));
+    assert_eq!(refused(&mut server, json!({"maxUnavailable": "200%"})), invalid("spec.maxUnavailable"));
+    assert_eq!(refused(&mut server, json!({"minAvailable": -1})), invalid("spec.minAvailable"));
+    assert_eq!(refused(&mut server, json!({"maxUnavailable": "many"})), invalid("spec.maxUnavailable"));
+    assert_eq!(refused(&mut server, json!({"minAvailable": 1, "maxUnavailable": 1})), invalid("spec"));
+    for operator in ["Near", "In"] {
+        let (code, field) =
+            refused(&mut server, json!({"minAvailable": 1, "selector": expression(operator)}));
+        assert!(code == 422 && field.starts_with("spec.selector.matchExpressions[0]"), "{code} {field}");
+    }
+    assert_eq!(
+        refused(&mut server, json!({"unhealthyPodEvictionPolicy": "Odd"})),
+        invalid("spec.unhealthyPodEvictionPolicy")
+    );
+    assert_eq!(refused(&mut server, json!({"minAvailable": 1, "selector": {}})).0, 201);
+}
+
 #[test]
 fn pods_without_a_disruption_budget_are_evicted() {
     let mut server = TestServer::new();
@@ -156,4 +277,29 @@ fn subresources_that_need_a_kubelet_return_501() {
     for subresource in ["log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers"] {
         assert_eq!(reason(&server.get(&format!("{PODS}/p/{subresource}"))), (501, "NotImplemented"));
     }
+}
+
+/// The embedder of the server supplies the text, because no container runs.
+#[test]
+fn log_of_a_container_is_what_the_embedder_returns() {
+    let log: fn(&Value, &str) -> String = |pod, container| format!("{} {container}", pod["metadata"]["name"]);
+    let mut server = TestServer::with(KernelOptions { container_log: Some(log), ..KernelOptions::default() });
+    let mut two = pod("two");
+    two["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "d", "image": "i:1"}));
+    server.created(PODS, &pod("p"));
+    server.created(PODS, &two);
+    let mut text = |path: &str| {
+        let request = Request::new(Method::GET, &format!("{PODS}/{path}"), String::new());
+        match server.kernel.call(&request, server.now) {
+            Reply::Document(document) => (document.code, String::from_utf8(document.body.to_vec()).unwrap()),
+            Reply::Watch { .. } => panic!("a log is no watch"),
+        }
+    };
+    assert_eq!(text("p/log"), (200, "\"p\" c".to_owned()));
+    assert_eq!(text("two/log?container=d&follow=true"), (200, "\"two\" d".to_owned()));
+    let (code, body) = text("two/log");
+    assert!(code == 400 && body.contains("choose one of: [c d]"), "{body}");
+    let (code, body) = text("p/log?container=x");
+    assert!(code == 400 && body.contains("container x is not valid for pod p"), "{body}");
+    assert_eq!(text("q/log").0, 404);
 }

@@ -2,7 +2,6 @@
 
 mod decode;
 pub(crate) mod protobuf;
-mod quantity;
 mod read;
 mod structural;
 
@@ -12,8 +11,8 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 
 pub(crate) use self::decode::{Form, decode};
-pub(crate) use self::quantity::Quantity;
 pub(crate) use self::structural::of_schema;
+pub(crate) use keleustes_objects::Quantity;
 
 /// The table of structs; the head of the file describes its syntax.
 static TABLE: LazyLock<Table> = LazyLock::new(|| read::table(include_str!("../../../data/types.txt")));

@@ -89,6 +89,23 @@ pub(super) fn policy_binding(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Objects may be stored in every version of `status.storedVersions`, so none of them may be removed.
+pub(super) fn stored_versions(new: &Value, errors: &mut Errors) {
+    let versions = list(new, "/spec/versions");
+    for (at, stored) in list(new, "/status/storedVersions").iter().enumerate() {
+        if !versions.iter().any(|version| version["name"] == *stored) {
+            let field = format!("status.storedVersions[{at}]");
+            let name = stored.as_str().unwrap_or_default();
+            let why = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions \
+                 until a storage migration ensures no data remains persisted in {name} and removes {name} from \
+                 status.storedVersions"
+            );
+            errors.push(FieldError::invalid(&field, stored, &why));
+        }
+    }
+}
+
 pub(super) fn definition(new: &Value, errors: &mut Errors) {
     for (field, pointer) in [
         ("spec.group", "/spec/group"),

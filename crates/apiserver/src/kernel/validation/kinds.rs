@@ -253,7 +253,7 @@ fn amounts(path: &str, limit: &Value, of_pods: bool, errors: &mut Errors) {
             (default, max, "default", max, ("default value", "max value")),
         ] {
             if let (Some(low), Some(high), Some(shown)) = (low, high, shown)
-                && low.exceeds(high)
+                && low > high
             {
                 let why = format!("{} {low} is greater than {} {high}", words.0, words.1);
                 let field = format!("{path}.{field}[{name}]");
@@ -271,22 +271,15 @@ pub(super) fn resource_quota(new: &Value, errors: &mut Errors) {
             let why = "must be a standard resource for quota";
             errors.push(FieldError::invalid(&field, &json!(name), why));
         }
+        quota_amount(&field, name, &new["spec"]["hard"][name], errors);
     }
+    scope_selector(new, errors);
     let scopes = &new["spec"]["scopes"];
     let named: Vec<&str> = list(new, "/spec/scopes").iter().filter_map(Value::as_str).collect();
-    let known = [
-        "Terminating",
-        "NotTerminating",
-        "BestEffort",
-        "NotBestEffort",
-        "PriorityClass",
-        "CrossNamespacePodAffinity",
-        "VolumeAttributesClass",
-    ];
     let hard = new["spec"]["hard"].as_object();
     for scope in &named {
         let mut refuse = |why: &str| errors.push(FieldError::invalid("spec.scopes", scopes, why));
-        if !known.contains(scope) {
+        if !QUOTA_SCOPES.contains(scope) {
             refuse("unsupported scope");
         } else if *scope == "BestEffort"
             && hard.is_some_and(|hard| hard.keys().any(|name| name != "pods" && is_standard(name)))
@@ -300,6 +293,73 @@ pub(super) fn resource_quota(new: &Value, errors: &mut Errors) {
         }
     }
 }
+
+/// A limit is not negative, and what is counted has a whole number.
+fn quota_amount(field: &str, name: &str, amount: &Value, errors: &mut Errors) {
+    let Some(quantity) = amount.as_str().and_then(Quantity::parse) else { return };
+    if quantity.is_negative() {
+        errors.push(FieldError::invalid(field, amount, "must be greater than or equal to 0"));
+    }
+    let is_counted = matches!(
+        name,
+        "pods"
+            | "resourcequotas"
+            | "services"
+            | "replicationcontrollers"
+            | "secrets"
+            | "configmaps"
+            | "persistentvolumeclaims"
+            | "services.nodeports"
+            | "services.loadbalancers"
+    );
+    if is_counted && quantity != quantity.to_whole() {
+        errors.push(FieldError::invalid(field, amount, "must be an integer"));
+    }
+}
+
+/// The operators of a scope selector and their values.
+fn scope_selector(new: &Value, errors: &mut Errors) {
+    let path = "spec.scopeSelector.matchExpressions";
+    for requirement in list(new, "/spec/scopeSelector/matchExpressions") {
+        let (scope, operator) = (text(requirement, "/scopeName"), text(requirement, "/operator"));
+        let has_values = !list(requirement, "/values").is_empty();
+        if !QUOTA_SCOPES.contains(&scope) {
+            let value = &requirement["scopeName"];
+            errors.push(FieldError::invalid(&format!("{path}.scopeName"), value, "unsupported scope"));
+        }
+        if QUOTA_SCOPES.contains(&scope) && !scope.ends_with("Class") && operator != "Exists" {
+            let why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
+                       ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or \
+                       ResourceQuotaScopeCrossNamespacePodAffinity";
+            errors.push(FieldError::invalid(&format!("{path}.operator"), &requirement["operator"], why));
+        }
+        match operator {
+            "In" | "NotIn" if !has_values => {
+                let why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+                errors.push(FieldError::required(&format!("{path}.values"), why));
+            }
+            "Exists" | "DoesNotExist" if has_values => {
+                let why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+                errors.push(FieldError::invalid(&format!("{path}.values"), &requirement["values"], why));
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            _ => {
+                let why = "not a valid selector operator";
+                errors.push(FieldError::invalid(&format!("{path}.operator"), &requirement["operator"], why));
+            }
+        }
+    }
+}
+
+const QUOTA_SCOPES: [&str; 7] = [
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "PriorityClass",
+    "CrossNamespacePodAffinity",
+    "VolumeAttributesClass",
+];
 
 /// Node addresses must be unique.
 pub(super) fn node_addresses(status: &Value, errors: &mut Errors) {

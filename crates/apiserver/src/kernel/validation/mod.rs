@@ -5,7 +5,9 @@
 
 mod access;
 mod extensions;
+mod gated;
 mod kinds;
+mod migrations;
 pub(crate) mod networking;
 mod pods;
 mod rules;
@@ -88,7 +90,10 @@ fn validate_main(resource: &Resource, old: Option<&Value>, new: &Value, errors: 
         Strategy::LimitRange => kinds::limit_range(new, errors),
         Strategy::ResourceQuota => kinds::resource_quota(new, errors),
         Strategy::Node => kinds::node(old, new, errors),
-        Strategy::CustomResourceDefinition => extensions::definition(new, errors),
+        Strategy::CustomResourceDefinition => {
+            extensions::definition(new, errors);
+            extensions::stored_versions(new, errors);
+        }
         Strategy::PriorityClass => kinds::priority_class(old, new, errors),
         Strategy::Webhooks => extensions::webhooks(new, errors),
         Strategy::AdmissionPolicy => extensions::policy(new, errors),
@@ -134,6 +139,11 @@ fn plain(kind: &str, old: Option<&Value>, new: &Value, errors: &mut Errors) {
         "CSINode" => storage::node_drivers(old, new, errors),
         "ValidatingAdmissionPolicyBinding" => extensions::policy_binding(new, errors),
         "ResourceSlice" => extensions::resource_slice(new, errors),
+        "StorageVersionMigration" => migrations::migration(old, new, errors),
+        "StorageVersion" if old.is_none() => migrations::storage_version(new, errors),
+        "Workload" => gated::workload(old, new, errors),
+        "PodGroup" => gated::pod_group(old, new, errors),
+        "ResourcePoolStatusRequest" => gated::pool_status_request(old, new, errors),
         _ => {}
     }
 }

@@ -195,7 +195,7 @@ fn resources(path: &str, resources: &Value, errors: &mut Errors) {
         let (Some(request), Some(limit)) = (amount("requests", name), amount("limits", name)) else {
             continue;
         };
-        if request.exceeds(limit) {
+        if request > limit {
             let why = format!("must be less than or equal to {name} limit of {limit}");
             errors.push(FieldError::invalid(&format!("{path}.requests"), shown, &why));
         }

@@ -53,6 +53,11 @@ pub(super) fn validate(resource: &Resource, approves: bool, old: &Value, new: &V
         Strategy::Ingress => ingress_addresses(status, errors),
         Strategy::ResourceClaim => super::extensions::claim_status(old, new, errors),
         Strategy::CertificateSigningRequest => super::access::approval_conditions(approves, old, new, errors),
+        Strategy::Plain => match resource.kind {
+            "StorageVersionMigration" => super::migrations::migration_status(old, new, errors),
+            "StorageVersion" => super::migrations::storage_version_status(new, errors),
+            _ => {}
+        },
         _ => {}
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn volume(old: Option<&Value>, new: &Value, errors: &mut Errors) {
         }
         if let Some(negative) = quantity.filter(|quantity| quantity.is_negative()) {
             let why = "must be a valid resource quantity";
-            errors.push(FieldError::invalid(&field, &json!(negative.rounded_up()), why));
+            errors.push(FieldError::invalid(&field, &json!(negative.whole()), why));
         }
     }
     let sources = without(&new["spec"], VOLUME_FIELDS);
@@ -130,8 +130,8 @@ fn claim_update(old: &Value, new: &Value, errors: &mut Errors) {
     let nothing = Quantity::parse("0");
     let reported = Quantity::parse(text(old, "/status/capacity/storage")).or(nothing);
     if let (Some(before), Some(after), Some(reported)) = (size(old), size(new).or(nothing), reported)
-        && before.exceeds(after)
-        && !after.exceeds(reported)
+        && before > after
+        && after <= reported
     {
         let why = "field can not be less than status.capacity";
         errors.push(FieldError::forbidden("spec.resources.requests.storage", why));

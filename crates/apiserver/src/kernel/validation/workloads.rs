@@ -409,6 +409,18 @@ pub(super) fn budget(new: &Value, errors: &mut Errors) {
         errors.push(FieldError::invalid("spec", &new["spec"], why));
     }
     for field in ["minAvailable", "maxUnavailable"] {
-        int_or_percent(&format!("spec.{field}"), &new["spec"][field], errors);
+        let (path, value) = (format!("spec.{field}"), &new["spec"][field]);
+        int_or_percent(&path, value, errors);
+        if is_above_hundred_percent(value) {
+            errors.push(FieldError::invalid(&path, value, "must not be greater than 100%"));
+        }
     }
+}
+
+fn is_above_hundred_percent(value: &Value) -> bool {
+    let digits = value.as_str().and_then(|text| text.strip_suffix('%')).unwrap_or_default();
+    // A number that does not fit is larger, too.
+    !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && digits.parse::<u32>().map_or(true, |percent| percent > 100)
 }
