@@ -36,6 +36,9 @@ pub enum Action {
     User(UserAction),
     /// Requests of one party fail or are delayed for a while.
     Fault(Fault),
+    /// From now on until the cluster has converged without it, lists over all namespaces and watches of this kind fail,
+    /// as if etcd held an object that cannot be decoded.
+    FailLists(ListedKind),
     /// The API server compacts its history.
     Compact,
     /// All watches end with 410 Expired.
@@ -66,6 +69,43 @@ pub enum Action {
     FailNode(usize),
     /// A failed node works again.
     RecoverNode(usize),
+}
+
+/// A kind whose lists can fail. A failing kind must not affect the others through anything but a controller's start, or
+/// no checker could be fair: without Jobs, for example, pods keep the Job controller's finalizer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the kinds of the API under their own names")]
+pub enum ListedKind {
+    Secret,
+    ClusterRole,
+    EndpointSlice,
+    Service,
+    ControllerRevision,
+}
+
+impl ListedKind {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Secret, Self::ClusterRole, Self::EndpointSlice, Self::Service, Self::ControllerRevision];
+
+    /// The plural of its resource.
+    #[must_use]
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::Secret => "secrets",
+            Self::ClusterRole => "clusterroles",
+            Self::EndpointSlice => "endpointslices",
+            Self::Service => "services",
+            Self::ControllerRevision => "controllerrevisions",
+        }
+    }
+
+    /// Whether the garbage collector deletes objects of this kind in a storm.
+    #[must_use]
+    pub const fn has_owners(self) -> bool {
+        matches!(self, Self::EndpointSlice | Self::ControllerRevision)
+    }
 }
 
 /// What a user does.
@@ -104,6 +144,10 @@ pub enum UserAction {
     DeleteNamespaceDefaults(String),
     /// Replaces the root CA ConfigMap of a namespace by one with another CA.
     ReplaceRootCa(String),
+    /// Creates a ResourceQuota with limits that nothing reaches.
+    CreateQuota(String, String),
+    /// Changes what a ResourceQuota limits.
+    ChangeQuota(String, String),
     /// Deletes an object and creates another with its name at once.
     Recreate(ObjectRef, DeletePropagation, ObjectSpec),
     /// Removes the owner references of the object of this kind and namespace that this number selects.
@@ -118,6 +162,8 @@ pub enum UserAction {
     TamperWithEndpointSlice(String, usize, SliceTampering),
     /// Changes the selector and the port of a Service.
     ChangeServiceSelector(ObjectRef, String, u16),
+    /// Changes the Endpoints of a Service without a selector, which it creates first.
+    ChangeCustomEndpoints(String, String, CustomEndpointsChange),
     /// Changes the zone of a node.
     SetNodeZone(usize, u8),
     /// Adds a NoExecute taint to a node, or removes it.
@@ -130,6 +176,71 @@ pub enum UserAction {
     SetRolePart(String, Option<u8>),
     /// Tampers with the leader election lease.
     TamperWithLease(LeaseTampering),
+    /// Sets or removes `ttlSecondsAfterFinished` of the Job without owners in a namespace that this number selects.
+    SetJobTtl(String, usize, Option<u32>),
+    /// Creates a Job from the template of a CronJob, as `kubectl create job --from` does.
+    RunCronJobNow(ObjectRef),
+    /// Creates or changes the PodDisruptionBudget of this namespace and name; deletes it if no spec is given.
+    SetBudget(String, String, Option<u8>),
+    /// Evicts the pod of a namespace that this number selects.
+    EvictPod(String, usize),
+    /// Changes the claim of this namespace and name, the volume named after both, or the pod that uses the claim.
+    ChangeVolumes(String, String, VolumeChange),
+    /// Creates a StorageVersionMigration of the resource that this number selects.
+    CreateMigration(String, u8),
+    /// Deletes a StorageVersionMigration.
+    DeleteMigration(String),
+    /// Changes the pod of this namespace and name that uses a device, its claim, or the taint of the devices of the
+    /// namespace.
+    ChangeDevices(String, String, DeviceChange),
+}
+
+/// A change to a pod with a device, its claim, or the taint of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceChange {
+    /// Creates the pod, and the template of its claim.
+    CreatePod,
+    /// Allocates the claim of the pod and reserves it, as the scheduler does.
+    Allocate,
+    /// Sets the phase of the pod to Succeeded.
+    FinishPod,
+    /// Deletes the pod.
+    DeletePod,
+    /// Deletes the claim of the pod.
+    DeleteClaim,
+    /// Taints the devices; whether pods are evicted.
+    Taint(bool),
+    /// Deletes the taint.
+    Untaint,
+}
+
+/// A change to a claim, a volume or the pod that uses them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VolumeChange {
+    /// Creates the claim.
+    CreateClaim,
+    /// Sets its phase to Bound.
+    BindClaim,
+    /// Deletes it.
+    DeleteClaim,
+    /// Removes its finalizers.
+    RemoveClaimFinalizers,
+    /// Creates a pod that uses the claim and has an ephemeral volume.
+    CreatePod,
+    /// Deletes that pod.
+    DeletePod,
+    /// Creates a claim with the name that the claim of the ephemeral volume needs.
+    TakeEphemeralName,
+    /// Deletes the claim of the ephemeral volume.
+    DeleteEphemeralClaim,
+    /// Creates the volume.
+    CreateVolume,
+    /// Sets its phase to Bound, or to Released.
+    SetVolumePhase(bool),
+    /// Deletes it.
+    DeleteVolume,
 }
 
 /// How the leader election lease is tampered with.
@@ -180,6 +291,22 @@ pub enum SliceTampering {
     RemoveManagedByLabel,
 }
 
+/// How the Endpoints of a Service without a selector change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CustomEndpointsChange {
+    /// They get the addresses of this number.
+    SetAddresses(u8),
+    /// They get or lose the label that excludes them from mirroring.
+    SkipMirror(bool),
+    /// The Service gets or loses a selector.
+    SetSelector(bool),
+    /// They are deleted.
+    DeleteEndpoints,
+    /// The Service is deleted.
+    DeleteService,
+}
+
 /// An object that users create.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectRef {
@@ -212,6 +339,7 @@ pub enum Kind {
     Job,
     Service,
     Namespace,
+    CronJob,
 }
 
 impl Kind {
@@ -227,6 +355,7 @@ impl Kind {
             Self::ReplicationController => objects::ReplicationController::RESOURCE,
             Self::Service => objects::Service::RESOURCE,
             Self::Namespace => objects::Namespace::RESOURCE,
+            Self::CronJob => objects::CronJob::RESOURCE,
         }
     }
 }

@@ -7,6 +7,24 @@ use crate::actions::{Kind, ObjectRef, ObjectSpec, PodBehaviour};
 /// The label that all selectors match on.
 const LABEL: &str = "app";
 
+/// The minutes after the start of a storm at which CronJobs run. There are none later, so that the cluster converges.
+pub const CRON_MINUTES: std::ops::Range<i64> = 1..6;
+
+/// A PodDisruptionBudget of the pods of the workload with this name; every fifth selects all pods.
+#[must_use]
+pub fn budget(name: &str, spec: u8) -> Value {
+    let (min, max) = match spec % 5 {
+        0 => (json!(1), Value::Null),
+        1 => (json!("50%"), Value::Null),
+        2 => (Value::Null, json!(1)),
+        3 => (Value::Null, json!("30%")),
+        _ => (json!(2), Value::Null),
+    };
+    let selector = if spec % 5 == 4 { Value::Null } else { json!({LABEL: name}) };
+    json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
+        "spec": {"minAvailable": min, "maxUnavailable": max, "selector": {"matchLabels": selector}}})
+}
+
 /// The body of a new object.
 #[must_use]
 pub fn object_body(target: &ObjectRef, wanted: &ObjectSpec) -> Value {
@@ -58,6 +76,16 @@ pub fn object_body(target: &ObjectRef, wanted: &ObjectSpec) -> Value {
             let spec = json!({"completions": replicas, "parallelism": replicas.min(2), "backoffLimit": 3,
                 "completionMode": mode, "template": batch(template)});
             object(spec)
+        }
+        Kind::CronJob => {
+            let policies = ["Allow", "Forbid", "Replace"];
+            let policy = policies[wanted.template_version as usize % policies.len()];
+            let job = json!({"backoffLimit": 1, "template": batch(template)});
+            // Every simulated cluster starts with the first of January.
+            let schedule = format!("{}-{} 0 1 1 *", CRON_MINUTES.start, CRON_MINUTES.end - 1);
+            object(json!({"schedule": schedule, "timeZone": "Etc/UTC", "concurrencyPolicy": policy,
+                "successfulJobsHistoryLimit": 1 + replicas, "failedJobsHistoryLimit": 1,
+                "jobTemplate": {"spec": job}}))
         }
     }
 }
@@ -141,6 +169,31 @@ pub fn controller_ref_to(owner: &Value) -> Value {
 #[must_use]
 pub fn service_patch(name: &str, port: u16) -> Value {
     json!({"spec": {"selector": {LABEL: name}, "ports": [{"port": port}]}})
+}
+
+/// The beginning of the names of Services without a selector.
+pub const CUSTOM_ENDPOINTS_PREFIX: &str = "custom-";
+
+/// A Service without a selector, and Endpoints with one of a few sets of addresses.
+#[must_use]
+pub fn custom_endpoints(name: &str, number: u8) -> (Value, Value) {
+    let metadata = json!({"name": name, "labels": {"by": "hand"}});
+    let ip = |host: &str| json!({"ip": host});
+    let port = |port: u16| json!([{"name": format!("p{port}"), "port": port}]);
+    let subsets = match number {
+        0 => json!([]),
+        1 => json!([{"addresses": [ip("192.0.2.1")], "ports": port(80)}]),
+        2 => json!([{"addresses": [ip("192.0.2.1"), ip("2001:db8::1")], "ports": port(80)}]),
+        3 => json!([{"addresses": [ip("192.0.2.2")], "ports": port(80)},
+                    {"notReadyAddresses": [ip("192.0.2.3")], "ports": port(81)}]),
+        _ => json!([{"addresses": [ip("192.0.2.1"), ip("192.0.2.2")], "ports": port(81)},
+                    {"notReadyAddresses": [ip("192.0.2.1")], "ports": port(81)}]),
+    };
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata,
+        "spec": {"ports": [{"name": "p80", "port": 80}]}});
+    let endpoints =
+        json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": subsets});
+    (service, endpoints)
 }
 
 /// A ServiceAccount.

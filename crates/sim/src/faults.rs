@@ -1,6 +1,8 @@
 //! Generates the faults of a schedule.
 
-use crate::actions::{Action, Fault, FaultEffect, LeaseTampering, Party, RequestClass, UserAction};
+use crate::actions::{
+    Action, Fault, FaultEffect, LeaseTampering, ListedKind, Party, RequestClass, TimedAction, UserAction,
+};
 use crate::generate::{QUICK_HANDOVERS, ScheduleGenerator};
 
 impl ScheduleGenerator {
@@ -116,6 +118,25 @@ impl ScheduleGenerator {
             _ => {}
         }
         actions
+    }
+
+    /// Lists of one kind fail from some time on, and managers crash or shut down soon afterwards: the next leader starts
+    /// without the kind.
+    pub(crate) fn failing_lists(&mut self, storm_ms: u64) -> Vec<TimedAction> {
+        let at = self.rng.u64(..storm_ms);
+        let kind = self.pick(&ListedKind::ALL);
+        let mut actions = vec![(at, Action::FailLists(kind))];
+        for manager in 0..self.managers {
+            let end_at = at + self.rng.u64(..10_000);
+            match self.rng.u8(..4) {
+                0 => {}
+                1 => actions.push((end_at, Action::StopManager(manager))),
+                _ => actions.push((end_at, Action::CrashManager(manager))),
+            }
+        }
+        let create = self.creation();
+        actions.push((at + self.rng.u64(..20_000), Action::User(create)));
+        actions.into_iter().map(|(at_ms, action)| TimedAction { at_ms, action }).collect()
     }
 
     /// A single fault.

@@ -1,8 +1,9 @@
 //! Generates a schedule from a seed: the user actions and their times. `faults` generates the faults.
 
 use crate::actions::{
-    Action, DeletePropagation, DependentKind, Kind, ObjectRef, ObjectSpec, PodBehaviour, Schedule,
-    SliceTampering, TimedAction, TokenTampering, UserAction,
+    Action, CustomEndpointsChange, DeletePropagation, DependentKind, DeviceChange, Kind, ObjectRef,
+    ObjectSpec, PodBehaviour, Schedule, SliceTampering, TimedAction, TokenTampering, UserAction,
+    VolumeChange,
 };
 
 /// The namespaces that users work in; the first always exists.
@@ -16,14 +17,14 @@ const WORKLOADS: [Kind; 6] = [
     Kind::ReplicaSet,
     Kind::ReplicationController,
 ];
-/// Whether users create objects whose owner is in another namespace. Off until all controllers match
-/// dependents by namespace.
-const OWNERS_ELSEWHERE: bool = false;
-/// Whether users tamper with the leader election lease. Off until a deleted lease cannot lead to two writers.
-const LEASE_TAMPERING: bool = false;
-/// Whether leaders hand over twice in quick succession, some of them among three managers. Off until a leader that was
-/// behind its predecessor leaves no handover record.
-pub(crate) const QUICK_HANDOVERS: bool = false;
+/// Whether users create objects whose owner is in another namespace.
+const OWNERS_ELSEWHERE: bool = true;
+/// Whether users tamper with the leader election lease.
+const LEASE_TAMPERING: bool = true;
+/// Whether leaders hand over twice in quick succession, some of them among three managers.
+pub(crate) const QUICK_HANDOVERS: bool = true;
+/// In one of this number of storms, lists of one kind fail.
+const FAILING_LISTS_EVERY: u64 = 8;
 /// The first action comes when the managers have had time to start.
 const FIRST_AT: u64 = 2_000;
 
@@ -68,9 +69,147 @@ pub fn generate_schedule(seed: u64) -> Schedule {
         at += generator.rng.u64(..5_000);
         schedule.actions.push(TimedAction { at_ms: at, action: Action::User(generator.action_about(theme)) });
     }
+    if seed % BATCH_EVERY == 1 {
+        schedule.actions.extend(batch_actions(seed, at));
+    }
+    if seed % VOLUMES_EVERY == 2 {
+        schedule.actions.extend(volume_actions(seed, at));
+    }
+    if seed % BUDGETS_EVERY == 2 {
+        schedule.actions.extend(budget_actions(seed, at));
+    }
+    if seed % DEVICES_EVERY == 3 {
+        schedule.actions.extend(device_actions(seed, at));
+    }
+    if with_faults && seed % FAILING_LISTS_EVERY == 1 {
+        schedule.actions.extend(generator.failing_lists(at));
+    }
     // Actions with a delay overlap with later ones.
     schedule.actions.sort_by_key(|timed| timed.at_ms);
     schedule
+}
+
+/// One storm of this many has claims, volumes and pods that use them.
+const VOLUMES_EVERY: u64 = 4;
+
+/// Actions about claims and volumes, until this time, with random numbers of their own.
+fn volume_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x766f_6c73);
+    let until_ms = until_ms.max(FIRST_AT + 20_000);
+    let mut times: Vec<u64> = (0..rng.usize(8..24)).map(|_| rng.u64(FIRST_AT..until_ms)).collect();
+    times.sort_unstable();
+    let action = |(at, at_ms): (usize, u64)| {
+        let (namespace, name) = (NAMESPACES[usize::from(rng.u8(..4) == 0)], NAMES[rng.usize(..2)]);
+        // Most of the first actions create something.
+        let change = match rng.u8(..100) {
+            ..20 => VolumeChange::CreateClaim,
+            20..40 => VolumeChange::CreatePod,
+            40..50 if at < 6 => VolumeChange::CreateVolume,
+            40..50 => VolumeChange::SetVolumePhase(rng.bool()),
+            50..58 => VolumeChange::BindClaim,
+            58..72 => VolumeChange::DeleteClaim,
+            72..82 => VolumeChange::DeletePod,
+            82..86 => VolumeChange::RemoveClaimFinalizers,
+            86..90 => VolumeChange::TakeEphemeralName,
+            90..94 => VolumeChange::DeleteEphemeralClaim,
+            94..97 => VolumeChange::DeleteVolume,
+            _ => VolumeChange::CreateVolume,
+        };
+        let action = UserAction::ChangeVolumes(namespace.to_owned(), name.to_owned(), change);
+        TimedAction { at_ms, action: Action::User(action) }
+    };
+    times.into_iter().enumerate().map(action).collect()
+}
+
+/// One storm of this many has CronJobs and Jobs with a TTL.
+const BATCH_EVERY: u64 = 4;
+
+/// Actions about CronJobs and TTLs, until this time. They have random numbers of their own, so that the other actions
+/// of a seed do not depend on them.
+fn batch_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x6372_6f6e);
+    let mut cron_jobs: Vec<ObjectRef> = Vec::new();
+    let mut actions = Vec::new();
+    let until_ms = until_ms.max(FIRST_AT + 150_000);
+    for _ in 0..rng.usize(4..12) {
+        let created = (!cron_jobs.is_empty()).then(|| cron_jobs[rng.usize(..cron_jobs.len())].clone());
+        let namespace = NAMESPACES[usize::from(rng.u8(..4) == 0)].to_owned();
+        let action = match (rng.u8(..100), created) {
+            (..30, _) | (_, None) => {
+                let name = NAMES[rng.usize(..NAMES.len())].to_owned();
+                let object = ObjectRef { kind: Kind::CronJob, namespace, name };
+                cron_jobs.push(object.clone());
+                let pods = if rng.u8(..4) == 0 { PodBehaviour::Failing } else { PodBehaviour::Healthy };
+                let (replicas, template_version) = (rng.u32(..3), rng.u32(..3));
+                UserAction::Create(
+                    object,
+                    ObjectSpec { replicas, template_version, pods, alternative: false },
+                )
+            }
+            (30..45, Some(cron_job)) => UserAction::SetPaused(cron_job, rng.u8(..3) == 0),
+            (45..55, Some(cron_job)) => UserAction::RunCronJobNow(cron_job),
+            (55..65, Some(cron_job)) => UserAction::Delete(cron_job, DeletePropagation::Background),
+            _ => {
+                let ttl = Some(rng.u32(..20)).filter(|_| rng.u8(..4) > 0);
+                UserAction::SetJobTtl(namespace, rng.usize(..10), ttl)
+            }
+        };
+        actions.push((rng.u64(FIRST_AT..until_ms), Action::User(action)));
+    }
+    // Objects are created before they are changed.
+    let mut times: Vec<u64> = actions.iter().map(|(at_ms, _)| *at_ms).collect();
+    times.sort_unstable();
+    times.into_iter().zip(actions).map(|(at_ms, (_, action))| TimedAction { at_ms, action }).collect()
+}
+
+/// One storm of this many has pods with devices.
+const DEVICES_EVERY: u64 = 4;
+
+/// Actions about devices, until this time, with random numbers of their own.
+fn device_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x6465_7669);
+    let until_ms = until_ms.max(FIRST_AT + 30_000);
+    let mut times: Vec<u64> = (0..rng.usize(10..30)).map(|_| rng.u64(FIRST_AT..until_ms)).collect();
+    times.sort_unstable();
+    let action = |(at, at_ms): (usize, u64)| {
+        let (namespace, name) = (NAMESPACES[usize::from(rng.u8(..4) == 0)], NAMES[rng.usize(..2)]);
+        let change = match rng.u8(..100) {
+            _ if at < 2 => DeviceChange::CreatePod,
+            ..25 => DeviceChange::CreatePod,
+            25..55 => DeviceChange::Allocate,
+            55..62 => DeviceChange::FinishPod,
+            62..75 => DeviceChange::DeletePod,
+            75..82 => DeviceChange::DeleteClaim,
+            82..93 => DeviceChange::Taint(rng.u8(..4) > 0),
+            _ => DeviceChange::Untaint,
+        };
+        let action = UserAction::ChangeDevices(namespace.to_owned(), name.to_owned(), change);
+        TimedAction { at_ms, action: Action::User(action) }
+    };
+    times.into_iter().enumerate().map(action).collect()
+}
+
+/// One storm of this many has PodDisruptionBudgets and evictions.
+const BUDGETS_EVERY: u64 = 3;
+
+/// Actions about budgets, until this time. They have random numbers of their own, like [`batch_actions`].
+fn budget_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x0070_6462);
+    let until_ms = until_ms.max(FIRST_AT + 60_000);
+    let action = |rng: &mut fastrand::Rng| {
+        let namespace = NAMESPACES[usize::from(rng.u8(..4) == 0)].to_owned();
+        match rng.u8(..100) {
+            ..50 => {
+                let spec = Some(rng.u8(..5)).filter(|_| rng.u8(..5) > 0);
+                UserAction::SetBudget(namespace, NAMES[rng.usize(..NAMES.len())].to_owned(), spec)
+            }
+            _ => UserAction::EvictPod(namespace, rng.usize(..20)),
+        }
+    };
+    let count = rng.usize(6..20);
+    let actions = (0..count)
+        .map(|_| TimedAction { at_ms: rng.u64(FIRST_AT..until_ms), action: Action::User(action(&mut rng)) });
+    actions.collect()
 }
 
 /// The area that most user actions of a storm are about.
@@ -212,7 +351,21 @@ impl ScheduleGenerator {
                 let (name, port) = (self.name(), self.pick(&[80, 81, 82]));
                 UserAction::ChangeServiceSelector(service, name, port)
             }
+            (80..90, _) => {
+                let change = self.custom_endpoints_change();
+                UserAction::ChangeCustomEndpoints(self.namespace(), self.name(), change)
+            }
             _ => UserAction::SetNodeZone(self.rng.usize(..self.nodes), self.rng.u8(..3)),
+        }
+    }
+
+    fn custom_endpoints_change(&mut self) -> CustomEndpointsChange {
+        match self.rng.u8(..10) {
+            0 => CustomEndpointsChange::SkipMirror(self.rng.bool()),
+            1 => CustomEndpointsChange::SetSelector(self.rng.bool()),
+            2 => CustomEndpointsChange::DeleteEndpoints,
+            3 => CustomEndpointsChange::DeleteService,
+            _ => CustomEndpointsChange::SetAddresses(self.rng.u8(..5)),
         }
     }
 
@@ -242,7 +395,11 @@ impl ScheduleGenerator {
                 let allows = Some(self.rng.u8(..4)).filter(|_| self.rng.u8(..100) < 75);
                 UserAction::SetRolePart(self.name(), allows)
             }
-            84..90 => UserAction::ReplaceRootCa(self.namespace()),
+            84 => UserAction::ReplaceRootCa(self.namespace()),
+            85 if self.rng.u8(..100) < 15 => UserAction::DeleteMigration(self.name()),
+            85 => UserAction::CreateMigration(self.name(), self.rng.u8(..4)),
+            86..89 => UserAction::CreateQuota(self.namespace(), self.name()),
+            89 => UserAction::ChangeQuota(self.namespace(), self.name()),
             _ => UserAction::DeleteNamespaceDefaults(self.namespace()),
         }
     }

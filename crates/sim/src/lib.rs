@@ -17,6 +17,8 @@
 //! | [`checks`] | the invariants |
 //! | [`user`] | performs user actions |
 //! | `user_interference` | user actions on objects that controllers create |
+//! | `user_devices` | user actions on pods with devices, their claims and taints |
+//! | `user_volumes` | user actions on claims, volumes and the pods that use them |
 //! | [`storm`] | runs one schedule |
 //! | [`log_capture`] | adds the managers' log lines to the transcript |
 //! | [`soak`] | runs many seeds on all cores |
@@ -41,5 +43,7 @@ pub mod shrink;
 pub mod soak;
 pub mod storm;
 pub mod user;
+mod user_devices;
 mod user_interference;
+mod user_volumes;
 mod without_gate;

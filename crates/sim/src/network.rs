@@ -3,7 +3,7 @@
 //! The transport is a service below `kube::Client`, in the place of HTTPS. A request that was sent arrives
 //! even if its sender no longer waits, as on a real network.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::{BoxError, Service};
 
-use crate::actions::{Fault, FaultEffect, Party, RequestClass};
+use crate::actions::{Fault, FaultEffect, ListedKind, Party, RequestClass};
 use crate::fault_effects::{
     connection_reset, expired_event, rejection, too_large_resource_version, truncated_body,
     untrusted_certificate,
@@ -50,6 +50,8 @@ pub struct Network {
     server: ApiServer,
     recorder: Arc<Recorder>,
     faults: Mutex<Vec<(Fault, Instant)>>,
+    /// The kinds whose lists fail for managers.
+    failing_lists: Mutex<BTreeSet<ListedKind>>,
     /// The server is down until then.
     down_until: Mutex<Instant>,
     /// By number: managers that are paused until then.
@@ -76,6 +78,7 @@ impl Network {
             server,
             recorder,
             faults: Mutex::default(),
+            failing_lists: Mutex::default(),
             down_until: Mutex::new(Instant::now()),
             paused_until: Mutex::default(),
             connections: Mutex::default(),
@@ -91,7 +94,33 @@ impl Network {
         self.faults.lock().push((fault, until));
     }
 
-    /// Ends all faults, pauses and outages.
+    /// From now on managers can neither list nor watch a kind in all namespaces.
+    pub fn fail_lists(&self, kind: ListedKind) {
+        self.failing_lists.lock().insert(kind);
+        self.server.cut_watches();
+    }
+
+    /// All kinds can be listed again. Returns those that could not.
+    pub fn recover_lists(&self) -> BTreeSet<ListedKind> {
+        std::mem::take(&mut self.failing_lists.lock())
+    }
+
+    /// The kinds whose lists fail.
+    #[must_use]
+    pub fn failing_lists(&self) -> BTreeSet<ListedKind> {
+        self.failing_lists.lock().clone()
+    }
+
+    /// Whether this is a failing list or watch.
+    fn is_failing_list(&self, party: Option<Party>, request: &RequestInfo) -> bool {
+        matches!(party, Some(Party::Manager(_)))
+            && request.method == http::Method::GET
+            && request.name.is_empty()
+            && request.namespace.is_empty()
+            && self.failing_lists.lock().iter().any(|kind| kind.plural() == request.resource)
+    }
+
+    /// Ends all faults, pauses and outages, but not failing lists.
     pub fn clear_faults(&self) {
         self.faults.lock().clear();
         *self.down_until.lock() = Instant::now();
@@ -271,6 +300,9 @@ impl SimulatedTransport {
             _ => {}
         }
         network.wait_while_paused(self.party).await;
+        if network.is_failing_list(self.party, &info) {
+            return Ok(rejection(500));
+        }
         let arrives = !self.is_cut_off() || network.rng.lock().u32(..100) < DELIVERED_AFTER_CRASH_PERCENT;
         if !arrives || Instant::now() < *network.down_until.lock() {
             return Err(connection_reset());

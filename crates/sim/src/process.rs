@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::actions::Party;
 use crate::network::{Network, SimulatedTransport};
@@ -197,7 +198,7 @@ async fn run_manager(
     let root = context.factory.root("kube-controller-manager");
     let (clocks, metrics) = (context.clocks.clone(), context.metrics.clone());
     let (announcer, events) = Announcer::new(root, clocks, context.random.fork(), metrics);
-    tokio::spawn(events.run(stop.clone()));
+    let _events = AbortOnDropHandle::new(tokio::spawn(events.run(CancellationToken::new())));
     let identity = leader::identity(&host, &mut context.random.fork());
     let announcer: Arc<dyn ElectionObserver> = Arc::new(announcer);
     let mut config = leader::LeaderElectionConfig::new(identity);

@@ -353,8 +353,15 @@ impl Recorder {
     /// What has not converged, by checker.
     #[must_use]
     pub fn not_converged(&self, server: &ApiServer) -> Vec<String> {
+        self.not_converged_among(server, |_| true)
+    }
+
+    /// What has not converged, by checker, among the checkers with these names.
+    #[must_use]
+    pub fn not_converged_among(&self, server: &ApiServer, is_judged: impl Fn(&str) -> bool) -> Vec<String> {
         let state = self.state.lock();
-        let not_converged = state.checkers.iter().filter_map(|checker| {
+        let judged = state.checkers.iter().filter(|checker| is_judged(checker.name()));
+        let not_converged = judged.filter_map(|checker| {
             let why = checker.check_converged(server).err()?;
             Some(format!("{}: {why}", checker.name()))
         });
@@ -406,6 +413,11 @@ impl Recorder {
             found: &found,
         };
         self.state.lock().checkers.iter_mut().for_each(|checker| checker.on_live_read(&read));
+    }
+
+    /// Reports a jump of a manager's wall clock to the checkers.
+    pub(crate) fn on_clock_jump(&self) {
+        self.state.lock().checkers.iter_mut().for_each(|checker| checker.on_clock_jump());
     }
 
     /// What has not converged while these nodes send no heartbeats, by checker.

@@ -93,6 +93,9 @@ pub fn controller_options() -> ControllersOptions {
             ca: Arc::from(&b"the CA"[..]),
             workers: 2,
         }),
+        bootstrap_signer: Some(keleustes_controllers::bootstrap_signer::BootstrapSignerOptions {
+            hmac_sha256: keleustes_runtime::signing::hmac_sha256,
+        }),
         ..ControllersOptions::default()
     };
     options.garbage_collector.hash_key = 7;
@@ -175,6 +178,9 @@ impl<'a> SimulatedCluster<'a> {
             .request_log_limit(0)
             .keep_parsed(true)
             .build();
+        for object in checks::bootstrap_tokens::initial_objects() {
+            server.seed(object).unwrap_or_else(|error| panic!("the initial objects are valid: {error:?}"));
+        }
         let recorder = Recorder::new(checks::all(), options.transcript);
         let network = Network::new(server.clone(), recorder.clone(), rng.fork(), options.open_gate);
         let nodes = SimulatedTransport::new(&network, User::admin(), Some(Party::Nodes), "nodes");
@@ -204,6 +210,7 @@ impl<'a> SimulatedCluster<'a> {
         match action {
             Action::User(action) => self.user.perform(action).await,
             Action::Fault(fault) => self.network.inject(fault.clone()),
+            Action::FailLists(kind) => self.network.fail_lists(*kind),
             Action::Compact => self.server.compact(),
             Action::ExpireWatches => self.server.expire_watches(),
             Action::CutWatches => self.server.cut_watches(),
@@ -213,6 +220,7 @@ impl<'a> SimulatedCluster<'a> {
             Action::StopLeader => self.stop_leader(),
             Action::SkewManagerClock(number, seconds) => {
                 process(number).into_iter().for_each(|process| process.skew(*seconds));
+                self.recorder.on_clock_jump();
             }
             Action::SkewServerClock(seconds) => drop(self.clock_skew.fetch_add(*seconds, Ordering::Relaxed)),
             Action::PauseManager(number, time) => {
@@ -276,10 +284,23 @@ impl<'a> SimulatedCluster<'a> {
             self.user.restore_node(&node(number)).await;
         }
         self.user.remove_blockers().await;
+        self.check_failing_lists().await;
         self.wait_until_quiescent(true, || self.recorder.not_converged(&self.server)).await;
         if !self.recorder.has_violations() {
             self.check_single_zone().await;
             self.check_unreachable_nodes().await;
+        }
+    }
+
+    /// While lists of a kind fail, everything converges that does not depend on the kind. Then they recover.
+    async fn check_failing_lists(&self) {
+        let failing = self.network.failing_lists();
+        if !failing.is_empty() {
+            self.recorder.record(format_args!("--- lists still fail: {failing:?}"));
+            let is_judged = |checker: &str| checks::is_independent_of(checker, &failing);
+            self.wait_until_quiescent(false, || self.recorder.not_converged_among(&self.server, is_judged))
+                .await;
+            self.network.recover_lists();
         }
     }
 

@@ -2,7 +2,8 @@
 
 use keleustes_client::{Call, DeleteOptions, PatchType};
 use keleustes_objects::{
-    Key, Kind as _, Node, Pod, ROOT_CA_CONFIG_MAP, Resource, RootCaConfigMap, ServiceAccount,
+    Key, Kind as _, Node, Pod, ROOT_CA_CONFIG_MAP, Resource, ResourceQuota, RootCaConfigMap, ServiceAccount,
+    StorageVersionMigration,
 };
 use kube::Client;
 use parking_lot::Mutex;
@@ -56,7 +57,8 @@ impl SimulatedUser {
                 self.send(&Call::patch(&resource, &object.key(), PatchType::Strategic, &change)).await;
             }
             UserAction::SetPaused(object, value) => {
-                let field = if object.kind == Kind::Job { "suspend" } else { "paused" };
+                let is_batch = matches!(object.kind, Kind::Job | Kind::CronJob);
+                let field = if is_batch { "suspend" } else { "paused" };
                 self.merge(&object.kind.resource(), &object.key(), json!({"spec": {field: value}})).await;
             }
             UserAction::Delete(object, propagation) => {
@@ -133,6 +135,20 @@ impl SimulatedUser {
                 self.delete(&CONFIG_MAPS, &Key::namespaced(namespace.as_str(), ROOT_CA_CONFIG_MAP)).await;
                 self.create(&CONFIG_MAPS, namespace, &bodies::replaced_root_ca()).await;
             }
+            UserAction::CreateQuota(namespace, name) => {
+                let hard = json!({"pods": "9999", "count/pods": "9999", "services": "9999", "count/configmaps": "9999"});
+                let quota = json!({"metadata": {"name": name}, "spec": {"hard": hard}});
+                self.create(&ResourceQuota::RESOURCE, namespace, &quota).await;
+            }
+            UserAction::ChangeQuota(namespace, name) => {
+                let hard = json!({"pods": "8888", "services": null, "secrets": "9999"});
+                let key = Key::namespaced(namespace.as_str(), name.as_str());
+                self.merge(&ResourceQuota::RESOURCE, &key, json!({"spec": {"hard": hard}})).await;
+            }
+            UserAction::CreateMigration(name, number) => self.create_migration(name, *number).await,
+            UserAction::DeleteMigration(name) => {
+                self.delete(&StorageVersionMigration::RESOURCE, &Key::cluster(name.as_str())).await;
+            }
             UserAction::DeleteNode(number) => {
                 self.delete(&Node::RESOURCE, &Key::cluster(node(*number))).await;
             }
@@ -147,6 +163,14 @@ impl SimulatedUser {
             }
             _ => self.interfere(action).await,
         }
+    }
+
+    async fn create_migration(&self, name: &str, number: u8) {
+        let resources = [("", "configmaps"), ("", "secrets"), ("apps", "replicasets"), ("", "pods")];
+        let (group, resource) = resources[usize::from(number) % resources.len()];
+        let spec = json!({"resource": {"group": group, "resource": resource}});
+        let migration = json!({"metadata": {"name": name}, "spec": spec});
+        self.create(&StorageVersionMigration::RESOURCE, "", &migration).await;
     }
 
     /// Taints a node with NoExecute and binds a new pod to it afterwards.
@@ -190,7 +214,7 @@ impl SimulatedUser {
         }
     }
 
-    fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         let mut created = self.created.lock();
         *created += 1;
         *created

@@ -1,15 +1,16 @@
 //! User actions on objects that controllers create: slices, tokens, revisions, roles, owner references.
 
+use http::Method;
 use keleustes_client::Call;
 use keleustes_objects::{
-    ClusterRole, ControllerRevision, EndpointSlice, Key, Kind as _, Lease, Node, Pod, ReplicaSet, Resource,
-    ServiceAccount, TokenSecret,
+    ClusterRole, ControllerRevision, EndpointSlice, Endpoints, Job, Key, Kind as _, Lease, Node, Pod,
+    PodDisruptionBudget, ReplicaSet, Resource, Service, ServiceAccount, TokenSecret,
 };
 use serde_json::{Value, json};
 
 use crate::actions::{
-    DependentKind, Kind, LeaseTampering, ObjectRef, ObjectSpec, PodBehaviour, SliceTampering, TokenTampering,
-    UserAction, node,
+    CustomEndpointsChange, DependentKind, Kind, LeaseTampering, ObjectRef, ObjectSpec, PodBehaviour,
+    SliceTampering, TokenTampering, UserAction, node,
 };
 use crate::bodies;
 use crate::recorder::{LEASE_NAME, LEASE_NAMESPACE};
@@ -18,14 +19,53 @@ use crate::user::{SimulatedUser, key};
 const ACCOUNTS: Resource = ServiceAccount::RESOURCE;
 const SECRETS: Resource = TokenSecret::RESOURCE;
 const SLICES: Resource = EndpointSlice::RESOURCE;
+const ENDPOINTS: Resource = Endpoints::RESOURCE;
+const SERVICES: Resource = Service::RESOURCE;
 const REVISIONS: Resource = ControllerRevision::RESOURCE;
 const ROLES: Resource = ClusterRole::RESOURCE;
 /// The taint that users add to nodes.
 const USER_TAINT: &str = "example.com/keep-off";
 
 impl SimulatedUser {
+    async fn evict(&self, namespace: &str, number: usize) {
+        let Some(pod) = self.select(&Pod::RESOURCE, namespace, number).await else { return };
+        let body = json!({"apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": pod["metadata"]["name"], "namespace": namespace}});
+        let call = Call::on_object(Method::POST, &Pod::RESOURCE, &key(&pod));
+        self.send(&call.subresource("eviction").with_body(&body)).await;
+    }
+
+    async fn set_budget(&self, namespace: &str, name: &str, spec: Option<u8>) {
+        let (budgets, key) = (PodDisruptionBudget::RESOURCE, Key::namespaced(namespace, name));
+        let Some(spec) = spec else { return self.delete(&budgets, &key).await };
+        let body = bodies::budget(name, spec);
+        self.create(&budgets, namespace, &body).await;
+        self.merge(&budgets, &key, body).await;
+    }
+
     pub(crate) async fn interfere(&self, action: &UserAction) {
         match action {
+            UserAction::SetJobTtl(namespace, number, ttl) => {
+                let mut jobs = self.list(&Job::RESOURCE, namespace).await;
+                jobs.retain(|job| job.pointer("/metadata/ownerReferences").is_none());
+                if !jobs.is_empty() {
+                    let change = json!({"spec": {"ttlSecondsAfterFinished": ttl}});
+                    self.merge(&Job::RESOURCE, &key(&jobs[*number % jobs.len()]), change).await;
+                }
+            }
+            UserAction::RunCronJobNow(cron_job) => {
+                let found = self.send(&Call::get(&cron_job.kind.resource(), &cron_job.key())).await;
+                if !found.is_null() {
+                    let name = format!("{}-manual-{}", cron_job.name, self.number());
+                    let metadata =
+                        json!({"name": name, "ownerReferences": [bodies::controller_ref_to(&found)]});
+                    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata,
+                        "spec": found["spec"]["jobTemplate"]["spec"]});
+                    self.create(&Job::RESOURCE, &cron_job.namespace, &job).await;
+                }
+            }
+            UserAction::SetBudget(namespace, name, spec) => self.set_budget(namespace, name, *spec).await,
+            UserAction::EvictPod(namespace, number) => self.evict(namespace, *number).await,
             UserAction::RemoveOwnerReferences(kind, namespace, number) => {
                 let resource = match kind {
                     DependentKind::Pod => Pod::RESOURCE,
@@ -61,6 +101,9 @@ impl SimulatedUser {
             UserAction::ChangeServiceSelector(object, name, port) => {
                 let change = bodies::service_patch(name, *port);
                 self.merge(&object.kind.resource(), &object.key(), change).await;
+            }
+            UserAction::ChangeCustomEndpoints(namespace, name, change) => {
+                self.change_custom_endpoints(namespace, name, *change).await;
             }
             UserAction::DeleteControllerRevision(namespace, number) => {
                 if let Some(revision) = self.select(&REVISIONS, namespace, *number).await {
@@ -111,6 +154,12 @@ impl SimulatedUser {
             }
             UserAction::SetNodeTaint(number, taint) => {
                 self.set_taint(&Key::cluster(node(*number)), *taint).await;
+            }
+            UserAction::ChangeVolumes(namespace, name, change) => {
+                self.change_volumes(namespace, name, *change).await;
+            }
+            UserAction::ChangeDevices(namespace, name, change) => {
+                self.change_devices(namespace, name, *change).await;
             }
             UserAction::ResetAggregatedRole => {
                 let (role, aggregated) = (Key::cluster(bodies::AGGREGATED_ROLE), bodies::aggregated_role());
@@ -167,6 +216,30 @@ impl SimulatedUser {
                 self.delete(&SECRETS, &secret).await;
                 self.create(&SECRETS, namespace, &bodies::token_secret(account)).await;
             }
+        }
+    }
+
+    async fn change_custom_endpoints(&self, namespace: &str, name: &str, change: CustomEndpointsChange) {
+        let name = format!("{}{name}", bodies::CUSTOM_ENDPOINTS_PREFIX);
+        let key = Key::namespaced(namespace, name.as_str());
+        match change {
+            CustomEndpointsChange::SetAddresses(number) => {
+                let (service, endpoints) = bodies::custom_endpoints(&name, number);
+                self.create(&SERVICES, namespace, &service).await;
+                self.create(&ENDPOINTS, namespace, &endpoints).await;
+                self.merge(&ENDPOINTS, &key, json!({"subsets": endpoints["subsets"]})).await;
+            }
+            CustomEndpointsChange::SkipMirror(is_skipped) => {
+                let value = if is_skipped { json!("true") } else { Value::Null };
+                let labels = json!({"endpointslice.kubernetes.io/skip-mirror": value});
+                self.merge(&ENDPOINTS, &key, json!({"metadata": {"labels": labels}})).await;
+            }
+            CustomEndpointsChange::SetSelector(has_selector) => {
+                let selector = if has_selector { json!({"app": name}) } else { Value::Null };
+                self.merge(&SERVICES, &key, json!({"spec": {"selector": selector}})).await;
+            }
+            CustomEndpointsChange::DeleteEndpoints => self.delete(&ENDPOINTS, &key).await,
+            CustomEndpointsChange::DeleteService => self.delete(&SERVICES, &key).await,
         }
     }
 

@@ -4,15 +4,15 @@
 
 use std::sync::Arc;
 
-use keleustes_controllers::all_controllers;
-use keleustes_objects::{ErrorReason, Key, Namespace, Pod, ReplicaSet, RootCaConfigMap};
+use keleustes_controllers::{all_controllers, deployment};
+use keleustes_objects::{ErrorReason, Key, Namespace, Pod, ReplicaSet, RootCaConfigMap, TokenSecret};
 use keleustes_plan::{
-    Action as WriteAction, BoxFuture, Context, Controller, Grant, Item, Loop, Outcome, PatchKind, Plan,
+    Action as WriteAction, Context, Controller, Grant, Item, KindEntry, Loop, Outcome, PatchKind, Plan,
     ReconcileError, Reconciler, Requeue, View, Write,
 };
 use keleustes_sim::actions::{
-    Action, DependentKind, Fault, FaultEffect, Kind, ObjectRef, ObjectSpec, Party, PodBehaviour,
-    RequestClass, Schedule, TimedAction, UserAction,
+    Action, CustomEndpointsChange, DependentKind, Fault, FaultEffect, Kind, ListedKind, ObjectRef,
+    ObjectSpec, Party, PodBehaviour, RequestClass, Schedule, TimedAction, UserAction,
 };
 use keleustes_sim::storm::{Report, StormOptions, controller_options, play};
 use serde_json::{Value, json};
@@ -103,6 +103,31 @@ fn collector_trusting_a_stale_cache_is_caught() {
     assert!(is_caught(false) && !is_caught(true));
 }
 
+/// A Deployment controller that waits for a kind that it does not need. Everything else converges without that kind.
+#[test]
+fn deployment_controller_waiting_for_secrets_is_caught() {
+    let waiting_for_secrets = || {
+        let mut controller = deployment::controller(&controller_options().deployment);
+        controller.loops.iter_mut().for_each(|a_loop| a_loop.reads.push(KindEntry::of::<TokenSecret>()));
+        controller
+    };
+    let actions = |kind| {
+        vec![
+            (2_000, Action::FailLists(kind)),
+            (3_000, Action::CrashManager(0)),
+            (4_000, create(Kind::Deployment, "default", "oar")),
+        ]
+    };
+    let report = play_with(1, actions(ListedKind::Secret), waiting_for_secrets);
+    expect_violation(&report, "deployment-controller: ");
+    let report = play_with(1, actions(ListedKind::Secret), || {
+        deployment::controller(&controller_options().deployment)
+    });
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    let report = play_with(1, actions(ListedKind::ClusterRole), waiting_for_secrets);
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+}
+
 /// Two handovers in a row among managers that ignore the state of their predecessors: the standbys have not observed
 /// the pods of the first leader.
 #[test]
@@ -182,27 +207,20 @@ fn publisher_needing_to_see_a_missing_map_is_caught() {
 struct TwoStepPublisher;
 
 impl Reconciler for TwoStepPublisher {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(async move {
-            let key = Key::namespaced(&*item.name, MAP);
-            if cx.gather(|view| view.get::<RootCaConfigMap>(&key).is_some()) {
-                return Ok(Requeue::Forget);
-            }
-            let created = cx.apply(Plan::of(creation(item, None))).await;
-            let Some(Outcome::Done { resource_version: version, uid, .. }) =
-                created.outcomes.first().cloned()
-            else {
-                return created.all_done().map(|()| Requeue::Forget);
-            };
-            let metadata =
-                json!({"name": MAP, "namespace": key.namespace, "uid": uid, "resourceVersion": version});
-            cx.apply(Plan::of(fill(key, &metadata))).await.all_done()?;
-            Ok(Requeue::Forget)
-        })
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        let key = Key::namespaced(&*item.name, MAP);
+        if cx.gather(|view| view.get::<RootCaConfigMap>(&key).is_some()) {
+            return Ok(Requeue::Forget);
+        }
+        let created = cx.apply(Plan::of(creation(item, None))).await;
+        let Some(Outcome::Done { resource_version: version, uid, .. }) = created.outcomes.first().cloned()
+        else {
+            return created.all_done().map(|()| Requeue::Forget);
+        };
+        let metadata =
+            json!({"name": MAP, "namespace": key.namespace, "uid": uid, "resourceVersion": version});
+        cx.apply(Plan::of(fill(key, &metadata))).await.all_done()?;
+        Ok(Requeue::Forget)
     }
 }
 
@@ -286,4 +304,48 @@ fn controller_deleting_a_pod_of_another_namespace_is_caught() {
 fn controller_counting_a_pod_of_another_namespace_is_caught() {
     let report = play_with(1, pod_with_owner_elsewhere(), replica_sets_counting_by_uid);
     expect_violation(&report, "status.replicas is 1, but it only ever had 0 dependents");
+}
+
+/// A controller that is registered and does nothing.
+fn idle_cron_jobs() -> Controller {
+    Controller::new("cronjob-controller")
+}
+
+fn idle_ttl() -> Controller {
+    Controller::new("ttl-after-finished-controller")
+}
+
+#[test]
+fn cron_job_that_never_runs_is_caught() {
+    let actions = vec![(3_000, create(Kind::CronJob, "default", "oar")), (200_000, Action::Compact)];
+    expect_violation(&play_with(1, actions, idle_cron_jobs), "has not run for minute");
+}
+
+#[test]
+fn finished_job_that_outlives_its_ttl_is_caught() {
+    let expire = UserAction::SetJobTtl("default".to_owned(), 0, Some(5));
+    let actions = vec![
+        (3_000, create(Kind::Job, "default", "oar")),
+        (60_000, Action::User(expire)),
+        (120_000, Action::Compact),
+    ];
+    expect_violation(&play_with(1, actions, idle_ttl), "has outlived its TTL");
+}
+
+/// The endpoints controllers and the TTL controller, doing nothing.
+#[test]
+fn missing_endpoints_mirrored_slices_and_ttls_are_noticed() {
+    let custom = CustomEndpointsChange::SetAddresses(1);
+    let actions = || {
+        let change = UserAction::ChangeCustomEndpoints("default".to_owned(), "a".to_owned(), custom);
+        vec![(1000, create(Kind::Service, "default", "web")), (2000, Action::User(change))]
+    };
+    let report = play_with(1, actions(), || Controller::new("endpoints-controller"));
+    expect_violation(&report, "it has no Endpoints");
+    let report = play_with(1, actions(), || Controller::new("endpointslice-mirroring-controller"));
+    expect_violation(&report, "its mirrored slices are");
+    let report = play_with(1, actions(), || Controller::new("ttl-controller"));
+    expect_violation(&report, "its TTL is not 0");
+    let report = play_with(1, actions(), keleustes_controllers::ttl::controller);
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
 }

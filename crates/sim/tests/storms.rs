@@ -1,6 +1,8 @@
 //! Storms as tests: the same seed gives the same storm, and a bounded number of them converges.
 
-use keleustes_sim::actions::Schedule;
+use std::collections::BTreeSet;
+
+use keleustes_sim::actions::{Action, ListedKind, Schedule, TimedAction};
 use keleustes_sim::generate::generate_schedule;
 use keleustes_sim::soak::Soak;
 use keleustes_sim::storm::{StormOptions, play};
@@ -24,6 +26,26 @@ fn two_hundred_seeds_hold() {
     if let Some((seed, violations)) = tally.failed.first_key_value() {
         panic!("cargo xtask storm --seed {seed}\n{}", violations.join("\n"));
     }
+}
+
+/// Lists of one kind fail until everything else has converged.
+#[test]
+fn storms_with_failing_lists_hold() {
+    let mut kinds = BTreeSet::new();
+    for seed in (1..200).step_by(8) {
+        let schedule = generate_schedule(seed);
+        let failing = |timed: &TimedAction| match timed.action {
+            Action::FailLists(kind) => Some(kind),
+            _ => None,
+        };
+        let Some(kind) = schedule.actions.iter().find_map(failing) else { continue };
+        if !kinds.insert(kind) {
+            continue;
+        }
+        let violations = play(&schedule, &StormOptions::default()).violations;
+        assert!(violations.is_empty(), "cargo xtask storm --seed {seed}\n{}", violations.join("\n"));
+    }
+    assert_eq!(kinds.len(), ListedKind::ALL.len(), "every kind fails once: {kinds:?}");
 }
 
 /// Replays the shrunk schedules of failures that were fixed.

@@ -11,6 +11,16 @@ use super::Checker;
 use super::objects::{describe, is_terminating, namespace, uid};
 use crate::recorder::{ObservedWrite, text};
 
+/// The finalizers of claims and volumes that are in use.
+const PROTECTION: [&str; 3] = [
+    "kubernetes.io/pvc-protection",
+    "kubernetes.io/pv-protection",
+    "resource.kubernetes.io/delete-protection",
+];
+
+/// The name of the checker.
+pub const NAME: &str = "garbage-collector";
+
 /// Whether an object can be the owner of another: it is cluster-scoped or in the same namespace.
 fn may_own(owner: &Value, dependent: &Value) -> bool {
     namespace(owner).is_empty() || namespace(owner) == namespace(dependent)
@@ -21,7 +31,7 @@ pub struct Garbage;
 
 impl Checker for Garbage {
     fn name(&self) -> &'static str {
-        "garbage-collector"
+        NAME
     }
 
     fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
@@ -60,7 +70,12 @@ impl Checker for Garbage {
                 return Err(format!("{} is left, and none of its owners exists", describe(object)));
             }
         }
-        match everything.iter().find(|there| is_terminating(there)) {
+        // Claims and volumes that are in use stay terminating; their own checker judges them.
+        let is_protected = |there: &Value| {
+            let finalizers = there.pointer("/metadata/finalizers").and_then(Value::as_array);
+            finalizers.into_iter().flatten().any(|finalizer| PROTECTION.iter().any(|one| finalizer == one))
+        };
+        match everything.iter().find(|there| is_terminating(there) && !is_protected(there)) {
             Some(terminating) => Err(format!("{} is still terminating", describe(terminating))),
             None => Ok(()),
         }

@@ -8,12 +8,18 @@
 pub mod access;
 pub mod adoption;
 pub mod aggregated_roles;
+pub mod bootstrap_tokens;
+pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
+pub mod devices;
+pub mod disruption;
+pub mod endpoints;
 pub mod endpointslice;
 pub mod garbage;
 pub mod job;
 pub mod lease;
+pub mod migrations;
 pub mod namespace;
 pub mod namespace_defaults;
 pub mod nodes;
@@ -21,18 +27,24 @@ pub mod objects;
 pub mod own_writes;
 pub mod owners_elsewhere;
 pub mod ownership;
+pub mod quota;
 pub mod replicas;
 pub mod resource_version_preconditions;
 pub mod statefulset;
 pub mod tokens;
 pub mod uid_preconditions;
+pub mod volume_binding;
+pub mod volume_protection;
 pub mod write_rate;
 
 use std::collections::BTreeSet;
 
 use keleustes_apiserver::ApiServer;
+use keleustes_controllers::all_controllers;
 
+use crate::actions::ListedKind;
 use crate::recorder::{LiveRead, ObservedWrite};
+use crate::storm::controller_options;
 
 /// A checker of one invariant, called at every write and at the end.
 pub trait Checker: Send {
@@ -49,6 +61,9 @@ pub trait Checker: Send {
 
     /// A manager has read one object live.
     fn on_live_read(&mut self, _look: &LiveRead<'_>) {}
+
+    /// The wall clock of a manager jumps.
+    fn on_clock_jump(&mut self) {}
 
     /// All faults have ended except that these nodes have sent no heartbeat for some time.
     ///
@@ -83,14 +98,72 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(garbage::Garbage),
         Box::new(replicas::Replicas::default()),
         Box::new(deployment::Deployments::default()),
+        Box::new(disruption::Budgets::default()),
         Box::new(statefulset::StatefulSets),
         Box::new(daemonset::DaemonSets::default()),
         Box::new(job::Jobs::default()),
+        Box::new(cronjob::CronJobs::default()),
         Box::new(endpointslice::EndpointSlices::default()),
+        Box::new(endpoints::EndpointsAgree::default()),
+        Box::new(quota::Quotas),
         Box::new(namespace::Namespaces),
         Box::new(namespace_defaults::NamespaceDefaults),
         Box::new(nodes::Nodes),
         Box::new(tokens::Tokens),
         Box::new(aggregated_roles::AggregatedRoles),
+        Box::new(bootstrap_tokens::BootstrapTokens),
+        Box::new(volume_binding::VolumeBinding),
+        Box::new(volume_protection::VolumeProtection::default()),
+        Box::new(migrations::Migrations::default()),
+        Box::new(devices::Devices),
     ]
+}
+
+/// Whether a checker can expect convergence while lists of these kinds fail: none of the controllers that it checks
+/// reads one of them, as far as the shipped controllers do.
+#[must_use]
+pub fn is_independent_of(checker: &str, failing: &BTreeSet<ListedKind>) -> bool {
+    let reads = |plural: &str| failing.iter().any(|kind| kind.plural() == plural);
+    let controllers = all_controllers(&controller_options());
+    let affected = controllers.iter().filter(|controller| {
+        controller.loops.iter().flat_map(|a_loop| &a_loop.reads).any(|kind| reads(&kind.resource().plural))
+    });
+    let checks_affected = affected.map(|controller| controller.name).any(|name| checker.contains(name));
+    // The garbage collector reads all kinds, and deletes nothing of a kind that it cannot list.
+    let checks_garbage = checker == garbage::NAME && failing.iter().any(|kind| kind.has_owners());
+    // Quotas count objects of all kinds.
+    let checks_quotas = checker == quota::NAME && !failing.is_empty();
+    // A migration lists the objects of any kind.
+    let checks_migrations = checker == migrations::NAME && !failing.is_empty();
+    !checks_affected && !checks_garbage && !checks_quotas && !checks_migrations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkers_of_controllers_that_read_a_failing_kind_do_not_judge() {
+        let judges = |kind| {
+            let failing = BTreeSet::from([kind]);
+            let exempt = all().into_iter().filter(|one| !is_independent_of(one.name(), &failing));
+            let names: Vec<_> = exempt.map(|checker| checker.name()).collect();
+            assert!(names.contains(&quota::NAME), "quotas count all kinds");
+            let of_all_kinds = [quota::NAME, migrations::NAME];
+            names.into_iter().filter(|name| !of_all_kinds.contains(name)).collect::<Vec<_>>()
+        };
+        let bootstrap = "token-cleaner-controller and bootstrap-signer-controller";
+        let endpoints = "endpoints-controller, endpointslice-mirroring-controller and ttl-controller";
+        assert_eq!(judges(ListedKind::Secret), ["serviceaccount-token-controller", bootstrap]);
+        assert_eq!(judges(ListedKind::ClusterRole), ["clusterrole-aggregation-controller"]);
+        assert_eq!(judges(ListedKind::Service), ["endpointslice-controller", endpoints]);
+        assert_eq!(
+            judges(ListedKind::EndpointSlice),
+            ["garbage-collector", "endpointslice-controller", endpoints]
+        );
+        assert_eq!(
+            judges(ListedKind::ControllerRevision),
+            ["garbage-collector", "statefulset-controller", "daemonset-controller"]
+        );
+    }
 }

@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta, Uid};
 use keleustes_plan::{
-    Action, Applied, BoxFuture, Context, Controller, Edited, Effects, FetchResult, Item, ListRequest,
-    ListResult, LoopKind, Measurement, Plan, ReconcileError, ReconcileIo, Reconciler, Requeue, View, Write,
+    Action, AnyReconciler, Applied, BoxFuture, Context, Controller, Edited, Effects, FetchResult, Item,
+    ListRequest, ListResult, Measurement, MetadataPage, MonitorState, PageRequest, Plan, ReadRequest,
+    ReconcileError, ReconcileIo, Reconciler, Requeue, View, Write,
 };
 use serde_json::Value;
 
@@ -85,15 +87,8 @@ fn remove_metadata_field(body: &mut Value, field: &str) -> bool {
 pub fn remove_safeguard(controller: &mut Controller, safeguard: Safeguard, removals: &Arc<AtomicU64>) {
     for controller_loop in &mut controller.loops {
         let remover = SafeguardRemover { safeguard, removals: removals.clone() };
-        controller_loop.loop_kind = match &controller_loop.loop_kind {
-            LoopKind::Decide(decide) => {
-                let decide = decide.clone();
-                LoopKind::Decide(Arc::new(move |view, item| remover.strip(decide(view, item))))
-            }
-            LoopKind::Reconcile(reconciler) => {
-                LoopKind::Reconcile(Arc::new(UnsafeReconciler { reconciler: reconciler.clone(), remover }))
-            }
-        };
+        let reconciler = controller_loop.reconciler.clone();
+        controller_loop.reconciler = Arc::new(UnsafeReconciler { reconciler, remover });
     }
 }
 
@@ -113,20 +108,14 @@ impl SafeguardRemover {
 }
 
 struct UnsafeReconciler {
-    reconciler: Arc<dyn Reconciler>,
+    reconciler: Arc<dyn AnyReconciler>,
     remover: SafeguardRemover,
 }
 
 impl Reconciler for UnsafeReconciler {
-    fn reconcile<'a>(
-        &'a self,
-        cx: &'a mut Context<'_>,
-        item: &'a Item,
-    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
-        Box::pin(async move {
-            let mut io = UnsafeIo { io: cx.io(), remover: &self.remover };
-            self.reconciler.reconcile(&mut Context::new(&mut io), item).await
-        })
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+        let mut io = UnsafeIo { io: cx.io(), remover: &self.remover };
+        self.reconciler.reconcile_boxed(&mut Context::new(&mut io), item).await
     }
 }
 
@@ -173,6 +162,29 @@ impl ReconcileIo for UnsafeIo<'_> {
 
     fn list<'a>(&'a mut self, requests: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {
         self.io.list(requests)
+    }
+
+    fn read<'a>(&'a mut self, request: &'a ReadRequest) -> BoxFuture<'a, FetchResult> {
+        self.io.read(request)
+    }
+
+    fn list_page<'a>(
+        &'a mut self,
+        request: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<MetadataPage, ApiError>> {
+        self.io.list_page(request)
+    }
+
+    fn monitor<'a>(&'a mut self, resource: &'a Resource, wait: Duration) -> BoxFuture<'a, MonitorState> {
+        self.io.monitor(resource, wait)
+    }
+
+    fn read_openapi<'a>(&'a mut self, document: &'a str, hash: &'a str) -> BoxFuture<'a, FetchResult> {
+        self.io.read_openapi(document, hash)
+    }
+
+    fn cached_discovery(&mut self) -> BoxFuture<'_, Result<Arc<DiscoveredResources>, ApiError>> {
+        self.io.cached_discovery()
     }
 
     fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>> {

@@ -1,0 +1,131 @@
+//! CronJobs: no scheduled time runs twice, and in the end the last time that is due has run. Finished Jobs with a TTL
+//! are deleted, and the controller for that deletes no others.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use http::Method;
+use keleustes_apiserver::ApiServer;
+use keleustes_objects::Time;
+use serde_json::Value;
+
+use super::Checker;
+use super::objects::{condition_is_true, controller_ref, describe, is_terminating, namespace, uid};
+use crate::bodies::CRON_MINUTES;
+use crate::recorder::{ObservedWrite, text};
+use crate::storm::START_NANOSECONDS;
+
+const SCHEDULED_AT: &str = "/metadata/annotations/batch.kubernetes.io~1cronjob-scheduled-timestamp";
+
+/// How long a due time may wait in a cluster without faults.
+const SLACK_SECONDS: i64 = 30;
+
+/// Follows the Jobs that are created for CronJobs.
+#[derive(Default)]
+pub struct CronJobs {
+    /// UID of the CronJob and scheduled time of every Job that was created.
+    created: BTreeSet<(String, String)>,
+    /// The time of the last write, since the start of the storm.
+    now: Duration,
+    /// Whether the clock of a manager has jumped. A clock that is behind makes timers late, and the original's search for
+    /// missed times, which starts two intervals before now, finds none of a schedule that has ended by then.
+    has_clock_jumped: bool,
+}
+
+impl Checker for CronJobs {
+    fn name(&self) -> &'static str {
+        "cronjob-controller and ttl-after-finished-controller"
+    }
+
+    fn on_write(&mut self, write: &ObservedWrite, _: &ApiServer) -> Result<(), String> {
+        self.now = self.now.max(write.at);
+        let request = &write.request;
+        if request.resource != "jobs" || !write.by_manager() || !write.succeeded() {
+            return Ok(());
+        }
+        if request.method == Method::POST && write.component == "cronjob-controller" {
+            let owner = controller_ref(&write.body).map_or("", |owner| text(owner, "/uid"));
+            let time = text(&write.body, SCHEDULED_AT);
+            if !self.created.insert((owner.to_owned(), time.to_owned())) {
+                return Err(format!("{} runs for the second time", describe(&write.body)));
+            }
+        }
+        if request.method == Method::DELETE && write.component == "ttl-after-finished-controller" {
+            let job = write.before.as_deref().unwrap_or(&Value::Null);
+            if !is_finished(job) || job.pointer("/spec/ttlSecondsAfterFinished").is_none() {
+                return Err(format!("{} is deleted and has no TTL or is not finished", describe(job)));
+            }
+        }
+        Ok(())
+    }
+
+    fn on_clock_jump(&mut self) {
+        self.has_clock_jumped = true;
+    }
+
+    fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
+        server.objects("jobs.batch").iter().try_for_each(|job| self.check_ttl(job))?;
+        let cron_jobs = server.objects("cronjobs.batch");
+        cron_jobs.iter().try_for_each(|cron_job| self.check_last_time(cron_job, server))
+    }
+}
+
+impl CronJobs {
+    fn now(&self) -> i64 {
+        START_NANOSECONDS / 1_000_000_000 + i64::try_from(self.now.as_secs()).unwrap_or(i64::MAX)
+    }
+
+    fn check_ttl(&self, job: &Value) -> Result<(), String> {
+        let Some(ttl) = job.pointer("/spec/ttlSecondsAfterFinished").and_then(Value::as_i64) else {
+            return Ok(());
+        };
+        let conditions = job.pointer("/status/conditions").and_then(Value::as_array);
+        let mut finish = conditions.into_iter().flatten().filter(|condition| {
+            (condition["type"] == "Complete" || condition["type"] == "Failed")
+                && condition["status"] == "True"
+        });
+        let finished_at = finish.next().and_then(|condition| time(condition, "/lastTransitionTime"));
+        if finished_at.is_some_and(|finished_at| finished_at + ttl + SLACK_SECONDS < self.now())
+            && !is_terminating(job)
+        {
+            return Err(format!("{} has outlived its TTL", describe(job)));
+        }
+        Ok(())
+    }
+
+    /// The last time that is due has run, unless the CronJob may not run it.
+    fn check_last_time(&self, cron_job: &Value, server: &ApiServer) -> Result<(), String> {
+        let is_suspended = cron_job.pointer("/spec/suspend") == Some(&Value::Bool(true));
+        if is_suspended || is_terminating(cron_job) || self.has_clock_jumped {
+            return Ok(());
+        }
+        let start = START_NANOSECONDS / 1_000_000_000;
+        let created = time(cron_job, "/metadata/creationTimestamp").unwrap_or(start);
+        let due = CRON_MINUTES.rev().map(|minute| start + minute * 60);
+        let Some(due) = due.into_iter().find(|due| *due + SLACK_SECONDS < self.now() && *due > created)
+        else {
+            return Ok(());
+        };
+        let waits = text(cron_job, "/spec/concurrencyPolicy") == "Forbid"
+            && cron_job.pointer("/status/active/0").is_some();
+        let name = format!("{}-{}", text(cron_job, "/metadata/name"), due / 60);
+        let existing = server.object("jobs.batch", namespace(cron_job), &name);
+        let is_foreign = existing
+            .is_some_and(|job| controller_ref(&job).is_none_or(|owner| text(owner, "/uid") != uid(cron_job)));
+        let has_run = time(cron_job, "/status/lastScheduleTime").is_some_and(|last| last >= due);
+        if has_run || waits || is_foreign {
+            return Ok(());
+        }
+        Err(format!("{} has not run for minute {}", describe(cron_job), (due - start) / 60))
+    }
+}
+
+fn is_finished(job: &Value) -> bool {
+    condition_is_true(job, "Complete") || condition_is_true(job, "Failed")
+}
+
+/// The time at a JSON pointer, in seconds since 1970.
+fn time(object: &Value, pointer: &str) -> Option<i64> {
+    let found = object.pointer(pointer)?.clone();
+    serde_json::from_value::<Time>(found).ok().map(Time::unix_seconds)
+}

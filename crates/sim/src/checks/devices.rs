@@ -1,0 +1,131 @@
+//! Devices: no pod that tolerates its device's taint is evicted from it. In the end every pod has its claims, no claim
+//! outlives its pod, no claim is reserved for a pod that is gone or done, and no other pod stays on a tainted device.
+
+use std::collections::BTreeMap;
+
+use keleustes_apiserver::ApiServer;
+use serde_json::Value;
+
+use super::Checker;
+use super::objects::describe;
+use crate::recorder::{ObservedWrite, text};
+use crate::user_devices::TOLERANT_POD;
+
+/// The service account of the controller that evicts pods.
+const EVICTION: &str = "device-taint-eviction-controller";
+
+/// Watches claims, their pods and evictions from devices.
+pub struct Devices;
+
+fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn is_terminating(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some()
+}
+
+fn is_done(pod: &Value) -> bool {
+    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+/// The UID of the pod that a claim was generated for.
+fn owner(claim: &Value) -> Option<&str> {
+    let mut owners = items(claim, "/metadata/ownerReferences");
+    owners.find(|owner| owner["controller"] == true && owner["kind"] == "Pod")?["uid"].as_str()
+}
+
+/// A reservation for a pod that does not exist any more, or is done.
+fn stale_reservation(claim: &Value, pods: &BTreeMap<String, &Value>) -> Option<String> {
+    let reserved = items(claim, "/status/reservedFor").filter(|consumer| consumer["resource"] == "pods");
+    let mut stale = reserved.filter(|consumer| {
+        let pod = consumer["uid"].as_str().and_then(|uid| pods.get(uid));
+        pod.is_none_or(|pod| is_done(pod))
+    });
+    stale.next().map(|consumer| text(consumer, "/name").to_owned())
+}
+
+/// Why a pod lacks the claim of one of its entries.
+fn missing_claim(pod: &Value, server: &ApiServer) -> Option<String> {
+    let namespace = text(pod, "/metadata/namespace");
+    let from_template = |entry: &&Value| {
+        let template = text(entry, "/resourceClaimTemplateName");
+        !template.is_empty() && server.object("resourceclaimtemplates", namespace, template).is_some()
+    };
+    let missing = |entry: &Value| {
+        let mut named = items(pod, "/status/resourceClaimStatuses");
+        let named = named.find(|status| status["name"] == entry["name"]);
+        let Some(named) = named.and_then(|status| status["resourceClaimName"].as_str()) else {
+            return Some(format!("no claim is recorded for {}", text(entry, "/name")));
+        };
+        let claim = server.object("resourceclaims", namespace, named);
+        let is_own = claim.as_deref().and_then(owner) == Some(text(pod, "/metadata/uid"));
+        (!is_own).then(|| format!("claim {named} does not exist or is another pod's"))
+    };
+    items(pod, "/spec/resourceClaims").filter(from_template).find_map(missing)
+}
+
+/// Whether a pod is on a device that a rule evicts it from.
+fn is_to_be_evicted(pod: &Value, claims: &[&Value], rules: &[&Value]) -> bool {
+    let uid = text(pod, "/metadata/uid");
+    let own = claims.iter().filter(|claim| {
+        items(claim, "/status/reservedFor").any(|consumer| consumer["uid"].as_str() == Some(uid))
+    });
+    let mut results = own.flat_map(|claim| items(claim, "/status/allocation/devices/results"));
+    results.any(|result| {
+        items(result, "/tolerations").next().is_none()
+            && rules.iter().any(|rule| {
+                text(rule, "/spec/taint/effect") == "NoExecute"
+                    && rule["spec"]["deviceSelector"]["driver"] == result["driver"]
+                    && rule["spec"]["deviceSelector"]["pool"] == result["pool"]
+            })
+    })
+}
+
+impl Checker for Devices {
+    fn name(&self) -> &'static str {
+        "resourceclaim-controller and device-taint-eviction-controller"
+    }
+
+    fn on_write(&mut self, write: &ObservedWrite, _: &ApiServer) -> Result<(), String> {
+        let is_eviction = write.by_manager()
+            && write.succeeded()
+            && write.component == EVICTION
+            && write.request.resource == "pods";
+        match write.before.as_deref() {
+            Some(pod) if is_eviction && text(pod, "/metadata/name") == TOLERANT_POD => {
+                Err(format!("{} tolerates the taint and is evicted", describe(pod)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
+        let (pods, claims, rules) =
+            (server.objects("pods"), server.objects("resourceclaims"), server.objects("devicetaintrules"));
+        let by_uid: BTreeMap<String, &Value> =
+            pods.iter().map(|pod| (text(pod, "/metadata/uid").to_owned(), &**pod)).collect();
+        for claim in claims.iter().map(|claim| &**claim) {
+            if let Some(uid) = owner(claim) {
+                let pod = by_uid.get(uid).filter(|pod| !is_done(pod));
+                if pod.is_none() {
+                    return Err(format!("{} outlives its pod", describe(claim)));
+                }
+            }
+            if let Some(pod) = stale_reservation(claim, &by_uid) {
+                return Err(format!("{} is reserved for {pod}, which is gone or done", describe(claim)));
+            }
+        }
+        let claims: Vec<&Value> = claims.iter().map(|claim| &**claim).collect();
+        let rules: Vec<&Value> = rules.iter().map(|rule| &**rule).collect();
+        for pod in pods.iter().map(|pod| &**pod).filter(|pod| !is_terminating(pod) && !is_done(pod)) {
+            if let Some(why) = missing_claim(pod, server) {
+                return Err(format!("{}: {why}", describe(pod)));
+            }
+            if !text(pod, "/spec/nodeName").is_empty() && is_to_be_evicted(pod, &claims, &rules) {
+                return Err(format!("{} is still on a tainted device", describe(pod)));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! User actions on pods with devices: the user also takes the part of the DRA driver and of the scheduler's allocator.
+
+use keleustes_client::{Call, PatchType};
+use keleustes_objects::{
+    DeviceTaintRule, Key, Kind as _, Pod, Resource, ResourceClaim, ResourceClaimTemplate,
+};
+use serde_json::{Value, json};
+
+use crate::actions::DeviceChange;
+use crate::recorder::text;
+use crate::user::SimulatedUser;
+
+const CLAIMS: Resource = ResourceClaim::RESOURCE;
+const TEMPLATES: Resource = ResourceClaimTemplate::RESOURCE;
+const RULES: Resource = DeviceTaintRule::RESOURCE;
+const PODS: Resource = Pod::RESOURCE;
+
+/// The driver of all devices in a storm.
+const DRIVER: &str = "storm.example.com";
+/// The claims of the pod of this name tolerate all taints.
+pub(crate) const TOLERANT_POD: &str = "device-user-sail";
+
+fn template_body() -> Value {
+    let requests = json!([{"name": "r", "exactly": {"deviceClassName": "storm.example.com"}}]);
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "device"},
+        "spec": {"spec": {"devices": {"requests": requests}}}})
+}
+
+fn pod_body(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "containers": [{"name": "main", "image": "any:0", "resources": {"claims": [{"name": "gpu"}]}}],
+        "terminationGracePeriodSeconds": 5,
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "device"}]}})
+}
+
+fn rule_body(namespace: &str, effect: &str) -> Value {
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": namespace},
+        "spec": {"deviceSelector": {"driver": DRIVER, "pool": namespace}, "taint": {"key": "broken", "effect": effect}}})
+}
+
+impl SimulatedUser {
+    pub(crate) async fn change_devices(&self, namespace: &str, name: &str, change: DeviceChange) {
+        let pod = format!("device-user-{name}");
+        let pod_key = Key::namespaced(namespace, pod.as_str());
+        match change {
+            DeviceChange::CreatePod => {
+                self.create(&TEMPLATES, namespace, &template_body()).await;
+                self.create(&PODS, namespace, &pod_body(&pod)).await;
+            }
+            DeviceChange::Allocate => self.allocate(namespace, &pod).await,
+            DeviceChange::FinishPod => {
+                self.merge_status_of(&PODS, &pod_key, json!({"status": {"phase": "Succeeded"}})).await;
+            }
+            DeviceChange::DeletePod => self.delete(&PODS, &pod_key).await,
+            DeviceChange::DeleteClaim => {
+                if let Some(claim) = self.claim_of(namespace, &pod).await {
+                    self.delete(&CLAIMS, &crate::user::key(&claim)).await;
+                }
+            }
+            DeviceChange::Taint(evicts) => {
+                let effect = if evicts { "NoExecute" } else { "NoSchedule" };
+                self.create(&RULES, "", &rule_body(namespace, effect)).await;
+            }
+            DeviceChange::Untaint => self.delete(&RULES, &Key::cluster(namespace)).await,
+        }
+    }
+
+    /// The claim that was generated for the pod of this name.
+    async fn claim_of(&self, namespace: &str, pod: &str) -> Option<Value> {
+        let pods = self.list(&PODS, namespace).await;
+        let pod = pods.iter().find(|one| text(one, "/metadata/name") == pod)?;
+        let uid = text(pod, "/metadata/uid").to_owned();
+        let claims = self.list(&CLAIMS, namespace).await;
+        claims.into_iter().find(|claim| text(claim, "/metadata/ownerReferences/0/uid") == uid)
+    }
+
+    /// Allocates a device for the claim of a pod and reserves it, unless it is allocated.
+    async fn allocate(&self, namespace: &str, pod: &str) {
+        let Some(claim) = self.claim_of(namespace, pod).await else { return };
+        if claim.pointer("/metadata/deletionTimestamp").is_some()
+            || claim.pointer("/status/allocation").is_some()
+        {
+            return;
+        }
+        let key = crate::user::key(&claim);
+        let version = &claim["metadata"]["resourceVersion"];
+        let finalizers = json!(["resource.kubernetes.io/delete-protection"]);
+        let change = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
+        let stored = self.send(&Call::patch(&CLAIMS, &key, PatchType::Merge, &change)).await;
+        let tolerations = if pod == TOLERANT_POD {
+            json!([{"operator": "Exists", "effect": "NoExecute"}])
+        } else {
+            json!([])
+        };
+        let result = json!({"request": "r", "driver": DRIVER, "pool": namespace, "device": pod,
+            "tolerations": tolerations});
+        let owner = &claim["metadata"]["ownerReferences"][0];
+        let reserved = json!([{"resource": "pods", "name": owner["name"], "uid": owner["uid"]}]);
+        // As the scheduler does, nothing is allocated for a claim that has changed meanwhile.
+        let change = json!({"metadata": {"resourceVersion": stored["metadata"]["resourceVersion"]},
+            "status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}});
+        self.merge_status_of(&CLAIMS, &key, change).await;
+    }
+
+    async fn merge_status_of(&self, resource: &Resource, key: &Key, change: Value) {
+        self.send(&Call::patch(resource, key, PatchType::Merge, &change).subresource("status")).await;
+    }
+}
