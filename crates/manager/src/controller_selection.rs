@@ -1,20 +1,52 @@
 //! Selects the controllers that run in this process.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use keleustes_controllers::bootstrap_signer::BootstrapSignerOptions;
+use keleustes_controllers::certificates::KUBELET_SERVING;
+use keleustes_controllers::certificatesigningrequest_signing::{
+    BuiltInSigner, CertificateSigningRequestSigningOptions, SignCertificate,
+};
+use keleustes_controllers::kube_apiserver_serving_clustertrustbundle_publisher::ClusterTrustBundlePublisherOptions;
 use keleustes_controllers::names::{self, UPSTREAM_CONTROLLERS};
-use keleustes_controllers::{ControllersOptions, all_controllers};
+use keleustes_controllers::node_ipam::NodeIpamOptions;
+use keleustes_controllers::{ControllersOptions, all_controllers, enabled_controllers};
 use keleustes_options::Options;
-use keleustes_plan::Controller;
+use keleustes_plan::{ConstructionError, Controller};
+use keleustes_runtime::signing::hmac_sha256;
 
 /// The controller that others need for their service account credentials.
 pub(crate) const FIRST: &str = "serviceaccount-token-controller";
 
 /// The canonical names of all implemented controllers.
 pub(crate) fn implemented_controllers() -> Vec<&'static str> {
-    let written =
-        all_controllers(&ControllersOptions::default()).into_iter().map(|controller| controller.name);
+    let mut options = ControllersOptions {
+        bootstrap_signer: Some(BootstrapSignerOptions { hmac_sha256 }),
+        node_ipam: NodeIpamOptions {
+            allocate_node_cidrs: true,
+            cluster_cidr: "10.0.0.0/8".to_owned(),
+            ..NodeIpamOptions::default()
+        },
+        storageversion_garbage_collector: true,
+        certificatesigningrequest_signing: Some(some_signer()),
+        kube_apiserver_serving_clustertrustbundle_publisher: ClusterTrustBundlePublisherOptions {
+            ca: "x".into(),
+            ..ClusterTrustBundlePublisherOptions::default()
+        },
+        ..ControllersOptions::default()
+    };
+    options.podgroup_protection.enable_generic_workload = true;
+    options.resourcepoolstatusrequest.enabled = true;
+    let written = all_controllers(&options).into_iter().map(|controller| controller.name);
     std::iter::once(FIRST).chain(written).collect()
+}
+
+/// A signer that signs nothing, so that the signing controller is listed.
+fn some_signer() -> CertificateSigningRequestSigningOptions {
+    let sign: SignCertificate = Arc::new(|_| Box::pin(async { Err("no CA".to_owned()) }));
+    let signers = vec![BuiltInSigner { name: KUBELET_SERVING, sign }];
+    CertificateSigningRequestSigningOptions { signers, duration_nanoseconds: 0 }
 }
 
 /// The controllers that the options enable.
@@ -27,7 +59,13 @@ pub(crate) struct ControllerSelection {
 
 impl ControllerSelection {
     /// Selects by `--controllers` and logs which controllers do not run, and why.
-    pub(crate) fn choose(options: &Options, settings: &ControllersOptions) -> Self {
+    ///
+    /// # Errors
+    /// If the options do not allow an enabled controller to be constructed.
+    pub(crate) fn choose(
+        options: &Options,
+        settings: &ControllersOptions,
+    ) -> Result<Self, ConstructionError> {
         let landed = implemented_controllers();
         let mut wanted = BTreeSet::new();
         for known in &UPSTREAM_CONTROLLERS {
@@ -43,10 +81,9 @@ impl ControllerSelection {
                 wanted.insert(known.name);
             }
         }
-        let members: Vec<_> = all_controllers(settings)
-            .into_iter()
-            .filter(|controller| wanted.contains(controller.name))
-            .collect();
+        let members = enabled_controllers(settings, &|name| wanted.contains(name)).inspect_err(|error| {
+            tracing::error!(controller = error.controller, %error, "Error initializing a controller");
+        })?;
         for skipped in landed.iter().filter(|name| wanted.contains(*name)) {
             if !members.iter().any(|controller| controller.name == *skipped) {
                 tracing::info!(controller = skipped, "Warning: skipping controller");
@@ -60,10 +97,10 @@ impl ControllerSelection {
         if !missing.is_empty() {
             tracing::warn!(
                 controllers = missing.join(","),
-                "controllers not implemented yet and not running; run them in another manager"
+                "controllers not implemented yet and not running"
             );
         }
-        Self { members, missing }
+        Ok(Self { members, missing })
     }
 }
 

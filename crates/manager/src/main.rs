@@ -1,7 +1,13 @@
 //! The drop-in kube-controller-manager: reads options, then keeps everything running until it must stop.
 
+mod certificates;
+mod check;
 mod command;
 mod controller_selection;
+mod explain_command;
+mod identity;
+mod inspect;
+mod lead_gate;
 mod logging;
 mod options_from_files;
 #[cfg(feature = "playground")]
@@ -9,10 +15,12 @@ mod playground;
 mod process_context;
 mod run;
 mod serving;
+#[cfg(test)]
+mod table_of_effects;
+mod time_zones;
+mod volume_binder_options;
 
 use std::process::ExitCode;
-
-use keleustes_options::LogFormat;
 
 /// Returns memory after bursts: caches consist of many small allocations, and the system's allocator keeps the pages
 /// between them that a list or a rollout once needed.
@@ -20,6 +28,14 @@ use keleustes_options::LogFormat;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    let called: Vec<String> =
+        std::env::args_os().take(2).map(|arg| arg.to_string_lossy().into_owned()).collect();
+    if let Some(end) = called
+        .first()
+        .and_then(|program| explain_command::refuse_as_plugin(program, called.get(1).map(String::as_str)))
+    {
+        return end;
+    }
     let options = match command::read(std::env::args_os().skip(1)) {
         Ok(options) => options,
         Err(end) => return end,
@@ -27,13 +43,11 @@ fn main() -> ExitCode {
     for notice in &options.notices {
         eprintln!("{notice}");
     }
-    let verbosity = logging::Verbosity::new(options.logs.verbosity, options.logs.vmodule.clone());
-    let form = match options.logs.format {
-        LogFormat::Text => logging::LogFormat::Text,
-        LogFormat::Json => logging::LogFormat::Json,
-    };
+    let (form, verbosity) = logging::from_options(&options.logs);
     logging::start(form, verbosity.clone());
-    tracing::info!(version = command::VERSION, keleustes = env!("CARGO_PKG_VERSION"), "Starting");
+    let program = identity::program();
+    tracing::info!(version = identity::KUBERNETES_VERSION, %program, "Starting");
+    keleustes_client::set_commit(identity::COMMIT);
     options.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     for line in options.flag_lines().iter().filter(|_| options.logs.verbosity >= 1) {
         tracing::info!("{line}");

@@ -3,11 +3,12 @@
 //! The manager is the one that ships: it reads a kubeconfig and connects to the API server over HTTPS. Ctrl-C ends
 //! everything; only the folder given by `--data` persists.
 
+mod api_services;
 mod demo;
+mod enforcement;
+mod scratch;
 
-use std::fs::Permissions;
-use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -16,23 +17,32 @@ use anyhow::{Context as _, bail};
 use keleustes_apiserver::http::{Limits, Pki, RunningServer, serve};
 use keleustes_apiserver::state_dir::StateDir;
 use keleustes_apiserver::{ApiServer, Builder, User, entropy, private_files, state_dir};
-use keleustes_client::{ClientFactory, ClientOptions, Connection};
-use keleustes_hollow::Hollow;
+use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, DeleteOptions};
+use keleustes_hollow::{Hollow, record_pod_events};
+use keleustes_objects::{Key, Resource};
+use serde_json::Value;
 use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::logging::Verbosity;
+use self::enforcement::not_enforced;
+use self::scratch::Scratch;
+use crate::logging::{self, LogFormat, Verbosity};
 use crate::{command, run};
 
 const HELP: &str = "\
 Starts a whole cluster to play with, in this one process.
 
-Usage: kube-controller-manager playground [--nodes N] [--data DIR] [--port PORT] [--manager=off] [--demo]
+Usage: kube-controller-manager playground [flags]
 
-  --nodes N      how many nodes to play, 3 by default
-  --data DIR     keeps the cluster in a folder, and goes on with what is there
-  --port PORT    where the API server listens on loopback; any free port by default
-  --manager=off  leaves the manager out, to bring your own
-  --demo         plays a rollout, the loss of a node and a failover, and ends
+  --nodes N            how many nodes to play, 3 by default; with --data, nodes beyond that are removed
+  --data DIR           keeps the cluster in a folder, with its port and credentials, and goes on with what is there
+  --port PORT          where the API server listens on loopback; by default where it did with --data, or any free port
+  --manager=off        leaves the manager out, and prints the command that runs one: this one or the original
+  --manager-port PORT  where the manager serves /metrics, /statusz and more on loopback; any free port by default
+  -v N                 logs of the manager on stderr; 4 shows every write with its reason
+  --demo               plays a rollout, the loss of a node and a failover with shortened timings, and ends
+
+Annotations hollow.keleustes.io/… make pods and nodes fail; see docs/playground.md.
 ";
 
 /// How long the parts may take to stop after Ctrl-C.
@@ -42,16 +52,35 @@ const EVENTS_LIVE: Duration = Duration::from_secs(3600);
 const LEASE_LIVES: Duration = Duration::from_secs(40);
 
 /// The names of the files in the folder, besides those of the API server.
-const FILES: [&str; 5] = ["kubeconfig", "manager.kubeconfig", "sa.key", "first.log", "second.log"];
+const FILES: [&str; 6] = ["kubeconfig", "manager.kubeconfig", "sa.key", "first.log", "second.log", PORT];
+/// The port of the API server, so that a copied kubeconfig stays valid.
+const PORT: &str = "port";
+
+static NODES: Resource = Resource::cluster("", "v1", "nodes", "Node");
+static LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
+/// Hollow nodes are called like this, with a number.
+const NODE_PREFIX: &str = "hollow-";
+
+/// Pages of the manager that every user of the machine may read, and that show no objects.
+const OPEN_PAGES: &str = "/healthz,/readyz,/livez,/metrics,/metrics/slis,/statusz,/flagz,/configz";
 
 /// The options of the playground.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct PlaygroundOptions {
     nodes: usize,
     data: Option<PathBuf>,
     port: u16,
     manager: bool,
+    manager_port: u16,
+    /// `None` logs nothing.
+    verbosity: Option<u32>,
     demo: bool,
+}
+
+impl Default for PlaygroundOptions {
+    fn default() -> Self {
+        Self { nodes: 3, data: None, port: 0, manager: true, manager_port: 0, verbosity: None, demo: false }
+    }
 }
 
 /// Runs until Ctrl-C.
@@ -75,7 +104,7 @@ pub(crate) fn run(args: &[&str]) -> ExitCode {
 
 impl PlaygroundOptions {
     fn read(args: &[&str]) -> anyhow::Result<Self> {
-        let mut options = Self { nodes: 3, data: None, port: 0, manager: true, demo: false };
+        let mut options = Self::default();
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             if *arg == "--demo" {
@@ -87,6 +116,8 @@ impl PlaygroundOptions {
             match (flag, value) {
                 ("--nodes", _) => options.nodes = number()?.into(),
                 ("--port", _) => options.port = number()?,
+                ("--manager-port", _) => options.manager_port = number()?,
+                ("-v" | "--v", _) => options.verbosity = Some(number()?.into()),
                 ("--data", folder) if !folder.is_empty() => options.data = Some(folder.into()),
                 ("--manager", "on") => options.manager = true,
                 ("--manager", "off") => options.manager = false,
@@ -108,36 +139,54 @@ fn next_value<'a>(args: &mut std::slice::Iter<'_, &'a str>) -> &'a str {
 
 async fn play(options: &PlaygroundOptions) -> anyhow::Result<()> {
     let began = Instant::now();
+    if let Some(verbosity) = options.verbosity {
+        logging::start(LogFormat::Text, Verbosity::new(verbosity, Vec::new()));
+    }
+    scratch::remove_abandoned(&std::env::temp_dir());
     // Deleted when the process ends, unless `--data` names a folder.
-    let scratch = tempfile::Builder::new()
-        .prefix("keleustes-playground-")
-        .permissions(Permissions::from_mode(0o700))
-        .tempdir()?;
+    let scratch = Scratch::create(&std::env::temp_dir())?;
     let folder = options.data.as_deref().unwrap_or_else(|| scratch.path());
     let (ending, ended) = watch::channel(false);
     let (serving, keeping) = start_server(options, folder, ended).await?;
     println!("API server   {} ({} ms)", serving.address(), began.elapsed().as_millis());
 
     let kubeconfig = folder.join("kubeconfig");
-    write(&kubeconfig, &serving.kubeconfig(&User::admin())?)?;
+    let manager_port = match (options.manager && !options.demo, options.manager_port) {
+        (true, 0) => Some(free_port()?),
+        (true, chosen) => Some(chosen),
+        (false, _) => None,
+    };
+    write(&kubeconfig, &naming_manager(&serving.kubeconfig(&User::admin())?, manager_port))?;
     let connection = Connection::open(Some(&kubeconfig), None, None)?;
     let admin = ClientFactory::new(connection, ClientOptions::default());
-    let nodes =
-        Hollow::builder(admin.root("hollow-nodes")).nodes(options.nodes).scheduler(true).untaint(true);
+    api_services::register(&admin.root("playground")).await?;
+    let removed = remove_nodes(&admin.root("playground"), options.nodes).await?;
+    let nodes = Hollow::builder(admin.root("hollow-nodes")).name_prefix(NODE_PREFIX).nodes(options.nodes);
+    let nodes = nodes.scheduler(true).untaint(true);
     let nodes = match options.demo {
         true => nodes.leases(demo::LEASE_EVERY, LEASE_LIVES),
         false => nodes,
     };
-    let nodes = nodes.volumes(true).start();
-    println!("nodes        {} hollow ones, and a scheduler", options.nodes);
+    // Batch programs seldom handle SIGTERM; a Job must not count their pods as succeeded.
+    let nodes = nodes.volumes(true).batch_killed_code(143).start();
+    let pod_events = AbortOnDropHandle::new(tokio::spawn(record_pod_events(admin.root("hollow-events"))));
+    let removed = if removed == 0 { String::new() } else { format!("; {removed} removed") };
+    println!("nodes        {} hollow ones, and a scheduler{removed}", options.nodes);
     let worked = if options.demo {
         let client = admin.root("demo");
-        let manager_flags = manager_flags(&serving, folder)?;
+        let manager_flags = manager_flags(&serving, folder, 0)?;
         demo::Demo { client, nodes: &nodes, manager_flags, folder }.play().await
+    } else if let Some(port) = manager_port {
+        println!("manager      this one; https://127.0.0.1:{port}/statusz, /metrics, /configz … (curl -k)");
+        greet(&kubeconfig, began, true);
+        manage(manager_flags(&serving, folder, port)?, options.verbosity).await
     } else {
-        greet(options, &kubeconfig, began);
-        if options.manager { manage(&serving, folder).await } else { Ok(tokio::signal::ctrl_c().await?) }
+        println!("manager      none");
+        greet(&kubeconfig, began, false);
+        println!("{}", command_of_a_manager(&manager_flags(&serving, folder, 0)?)?);
+        until_signal().await
     };
+    drop(pod_events);
     // Connections that are still open are closed: the cluster ends here.
     let _ = tokio::time::timeout(STOPPED_WITHIN, nodes.stop()).await;
     let _ = tokio::time::timeout(STOPPED_WITHIN, serving.stop()).await;
@@ -149,6 +198,16 @@ async fn play(options: &PlaygroundOptions) -> anyhow::Result<()> {
     worked
 }
 
+/// A kubeconfig that also says where the manager's secure port is, so that `explain` finds it without flags.
+fn naming_manager(kubeconfig: &str, port: Option<u16>) -> String {
+    let Some(port) = port else { return kubeconfig.to_owned() };
+    let extension = format!(
+        "    extensions:\n    - name: {}\n      extension:\n        server: https://127.0.0.1:{port}\nusers:\n",
+        crate::explain_command::EXTENSION
+    );
+    kubeconfig.replacen("users:\n", &extension, 1)
+}
+
 /// Commands to try; README shows them as well.
 const TO_TRY: &str = "    kubectl get nodes
     kubectl create deployment oars --image=any:1 --replicas=6
@@ -156,11 +215,67 @@ const TO_TRY: &str = "    kubectl get nodes
     kubectl set image deployment oars any=any:2 && kubectl get pods -w
 ";
 
-fn greet(options: &PlaygroundOptions, kubeconfig: &Path, began: Instant) {
-    println!("manager      {}", if options.manager { "this one" } else { "none; start your own" });
+fn greet(kubeconfig: &Path, began: Instant, has_manager: bool) {
     println!("\nready after {} ms. In another terminal:\n", began.elapsed().as_millis());
     println!("    export KUBECONFIG={}", kubeconfig.display());
-    println!("{TO_TRY}\nCtrl-C ends everything.");
+    println!("{TO_TRY}");
+    if let Some(program) = std::env::current_exe().ok().filter(|_| has_manager) {
+        println!("    {} explain deployment/oars\n", program.display());
+    }
+    println!("{FAILURES}\nCtrl-C ends everything.");
+}
+
+/// Failures to try; docs/playground.md explains them.
+const FAILURES: &str = "
+Make something fail, with annotations that docs/playground.md lists:
+
+    kubectl annotate node hollow-0 hollow.keleustes.io/failed=true
+    kubectl run crasher --image=any --annotations=hollow.keleustes.io/crash-after=2s
+";
+
+/// The command that runs a manager with these flags: this program, or the original.
+fn command_of_a_manager(flags: &[String]) -> anyhow::Result<String> {
+    let program = std::env::current_exe()?;
+    let flags = flags.join(" \\\n        ");
+    Ok(format!(
+        "\nTo run a manager, this one or the original's kube-controller-manager with the same flags:\n\n    \
+         {} \\\n        {flags}\n",
+        program.display()
+    ))
+}
+
+/// Returns on SIGINT and SIGTERM.
+async fn until_signal() -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        biased;
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+/// A port that nothing listens on.
+fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr())?.port())
+}
+
+/// Removes the nodes of an earlier run with more nodes, which would never become ready again. Returns their number.
+async fn remove_nodes(client: &kube::Client, count: usize) -> anyhow::Result<usize> {
+    let nodes = Call::list(&NODES, "").send(client).await?;
+    let names = nodes["items"].as_array().into_iter().flatten();
+    let names = names.filter_map(|node| node["metadata"]["name"].as_str());
+    let number = |name: &str| name.strip_prefix(NODE_PREFIX)?.parse::<usize>().ok();
+    let mut removed = 0;
+    for name in names.filter(|name| number(name).is_some_and(|number| number >= count)) {
+        let options = DeleteOptions::default();
+        Call::delete(&NODES, &Key::cluster(name), &options).send(client).await?;
+        // It has an owner reference to the node as well, but the garbage collector may be off.
+        let _ = Call::delete(&LEASES, &Key::namespaced("kube-node-lease", name), &options).send(client).await;
+        removed += 1;
+    }
+    Ok(removed)
 }
 
 type Keeping = tokio::task::JoinHandle<std::io::Result<()>>;
@@ -169,7 +284,29 @@ type Keeping = tokio::task::JoinHandle<std::io::Result<()>>;
 /// restart, and any user of the machine could compute the tokens.
 fn server_builder() -> Builder {
     let builder = ApiServer::builder().entropy(entropy::operating_system());
-    builder.rbac(true).service_accounts(true).event_ttl(EVENTS_LIVE).request_log_limit(1000)
+    let builder = builder.rbac(true).service_accounts(true).event_ttl(EVENTS_LIVE).request_log_limit(1000);
+    builder.warn_about(problems).container_log(keleustes_hollow::container_log)
+}
+
+/// What is stored and has no effect here.
+fn problems(object: &Value) -> Vec<String> {
+    hollow_problems(object).into_iter().chain(not_enforced(object)).collect()
+}
+
+/// Annotations for hollow nodes that have no effect, on an object or in its pod template.
+fn hollow_problems(object: &Value) -> Vec<String> {
+    // Copied from the template, where they were warned about already, or from an annotation of kubectl.
+    let is_copy = object["metadata"]["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());
+    if is_copy {
+        return Vec::new();
+    }
+    let places = [
+        "/metadata/annotations",
+        "/spec/template/metadata/annotations",
+        "/spec/jobTemplate/spec/template/metadata/annotations",
+    ];
+    let found = places.iter().filter_map(|place| object.pointer(place));
+    found.flat_map(keleustes_hollow::annotation_problems).collect()
 }
 
 async fn start_server(
@@ -190,15 +327,33 @@ async fn start_server(
             (server, Pki::load_or_generate(folder)?, Some(keeping))
         }
     };
-    let address = SocketAddr::from(([127, 0, 0, 1], options.port));
+    let port = match &options.data {
+        Some(data) if options.port == 0 => remembered_port(data),
+        _ => options.port,
+    };
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
     let serving = serve(server, address, pki, Limits::default())
         .await
         .with_context(|| format!("the API server cannot listen on {address}"))?;
+    if let Some(data) = &options.data {
+        write(&data.join(PORT), &serving.address().port().to_string())?;
+    }
     Ok((serving, keeping))
 }
 
-/// The flags by which a manager connects to the server, as in a kubeadm manifest.
-fn manager_flags(serving: &RunningServer, folder: &Path) -> anyhow::Result<Vec<String>> {
+/// The port of the last run in this folder, so that copied kubeconfigs stay valid; 0 if there is none or it is taken.
+fn remembered_port(folder: &Path) -> u16 {
+    let text = std::fs::read_to_string(folder.join(PORT)).unwrap_or_default();
+    let port = text.trim().parse().unwrap_or(0);
+    if port != 0 && TcpListener::bind(("127.0.0.1", port)).is_err() {
+        println!("port         {port}, that of the last run, is in use; copied kubeconfigs are not valid");
+        return 0;
+    }
+    port
+}
+
+/// The flags by which a manager connects to the server, as in a kubeadm manifest. Port 0 serves no pages.
+fn manager_flags(serving: &RunningServer, folder: &Path, port: u16) -> anyhow::Result<Vec<String>> {
     let file = |name: &str| folder.join(name);
     let user = User::new("system:kube-controller-manager", &[]);
     write(&file("manager.kubeconfig"), &serving.kubeconfig(&user)?)?;
@@ -206,22 +361,34 @@ fn manager_flags(serving: &RunningServer, folder: &Path) -> anyhow::Result<Vec<S
     if !file("sa.key").exists() {
         write(&file("sa.key"), &rcgen::KeyPair::generate()?.serialize_pem())?;
     }
-    Ok(vec![
-        format!("--kubeconfig={}", file("manager.kubeconfig").display()),
+    let kubeconfig = file("manager.kubeconfig").display().to_string();
+    let mut flags = vec![
+        format!("--kubeconfig={kubeconfig}"),
         format!("--service-account-private-key-file={}", file("sa.key").display()),
         format!("--root-ca-file={}", file("ca.crt").display()),
         "--use-service-account-credentials=true".to_owned(),
-        "--secure-port=0".to_owned(),
-    ])
+        format!("--secure-port={port}"),
+    ];
+    if port != 0 {
+        flags.extend([
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--client-ca-file={}", file("ca.crt").display()),
+            format!("--authentication-kubeconfig={kubeconfig}"),
+            format!("--authorization-kubeconfig={kubeconfig}"),
+            "--authentication-skip-lookup=true".to_owned(),
+            format!("--authorization-always-allow-paths={OPEN_PAGES}"),
+        ]);
+    }
+    Ok(flags)
 }
 
-/// Runs the manager in this process until Ctrl-C.
-async fn manage(serving: &RunningServer, folder: &Path) -> anyhow::Result<()> {
-    let mut flags = manager_flags(serving, folder)?;
+/// Runs the manager in this process until Ctrl-C or SIGTERM.
+async fn manage(mut flags: Vec<String>, verbosity: Option<u32>) -> anyhow::Result<()> {
+    flags.push("--allow-missing-controllers".to_owned());
     flags.push("--leader-elect=false".to_owned());
     let options = command::read(flags.into_iter().map(Into::into));
     let Ok(options) = options else { bail!("the manager refuses the playground's flags") };
-    run::run_until_stopped(&options, &Verbosity::new(0, Vec::new())).await
+    run::run_until_stopped(&options, &Verbosity::new(verbosity.unwrap_or(0), Vec::new())).await
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -231,9 +398,10 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
 
-    use keleustes_client::Call;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -251,7 +419,7 @@ mod tests {
             let scratch = tempfile::tempdir().unwrap();
             let folder = data.unwrap_or_else(|| scratch.path());
             let data = data.map(Path::to_owned);
-            let options = PlaygroundOptions { nodes: 0, data, port: 0, manager: false, demo: false };
+            let options = PlaygroundOptions { nodes: 0, data, manager: false, ..Default::default() };
             let (ending, ended) = watch::channel(false);
             let (serving, keeping) = start_server(&options, folder, ended).await.unwrap();
             let kubeconfig = folder.join("kubeconfig");
@@ -333,13 +501,59 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn kubeconfig_copied_before_a_restart_stays_valid() {
+        let parent = tempfile::tempdir().unwrap();
+        let (data, copy) = (parent.path().join("data"), parent.path().join("copy"));
+        let first = Cluster::start(Some(&data)).await;
+        first.config_maps(0..1).await;
+        std::fs::copy(data.join("kubeconfig"), &copy).unwrap();
+        let address = first.serving.address();
+        first.stop().await;
+        let second = Cluster::start(Some(&data)).await;
+        assert_eq!(second.serving.address(), address);
+        let connection = Connection::open(Some(&copy), None, None).unwrap();
+        let client = ClientFactory::new(connection, ClientOptions::default()).root("test");
+        let path = "/api/v1/namespaces/default/configmaps/c0";
+        assert!(Call::raw(http::Method::GET, path).send(&client).await.is_ok());
+        second.stop().await;
+    }
+
+    #[tokio::test]
+    async fn nodes_beyond_the_number_are_removed_and_those_of_others_stay() {
+        let cluster = Cluster::start(None).await;
+        for name in ["hollow-0", "hollow-1", "hollow-2", "hollow-x", "worker-7"] {
+            cluster.post("/api/v1/nodes", &json!({"metadata": {"name": name}})).await;
+        }
+        assert_eq!(remove_nodes(&cluster.client, 1).await.unwrap(), 2);
+        let list = Call::list(&NODES, "").send(&cluster.client).await.unwrap();
+        let names: Vec<_> =
+            list["items"].as_array().unwrap().iter().map(|node| &node["metadata"]["name"]).collect();
+        assert_eq!(names, ["hollow-0", "hollow-x", "worker-7"]);
+        cluster.stop().await;
+    }
+
+    #[tokio::test]
+    async fn printed_command_of_a_manager_has_files_that_exist() {
+        let cluster = Cluster::start(None).await;
+        let flags = manager_flags(&cluster.serving, cluster.scratch.path(), 0).unwrap();
+        let command = command_of_a_manager(&flags).unwrap();
+        for name in ["manager.kubeconfig", "sa.key", "ca.crt"] {
+            let path = cluster.scratch.path().join(name);
+            assert!(command.contains(&format!("={} ", path.display())), "{command}");
+            assert!(path.exists(), "{name}");
+        }
+        assert!(command::read(flags.into_iter().map(Into::into)).is_ok());
+        cluster.stop().await;
+    }
+
+    #[tokio::test]
     async fn only_the_owner_can_read_the_files_of_a_playground() {
         let parent = tempfile::tempdir().unwrap();
         let data = parent.path().join("data");
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         for _ in 0..2 {
             let cluster = Cluster::start(Some(&data)).await;
-            manager_flags(&cluster.serving, &data).unwrap();
+            manager_flags(&cluster.serving, &data, 0).unwrap();
             private_files::create(&data.join("first.log")).unwrap();
             assert_eq!(mode(&data), 0o700);
             let mut seen = 0;
@@ -360,6 +574,33 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn misspelt_annotations_are_warned_about() {
+        let misspelt = json!({"hollow.keleustes.io/crashafter": "5s"});
+        let deployment = json!({"spec": {"template": {"metadata": {"annotations": misspelt}}}});
+        let wanted = "annotation hollow.keleustes.io/crashafter is unknown, did you mean hollow.keleustes.io/crash-after?";
+        assert_eq!(hollow_problems(&deployment), [wanted]);
+        let of_a_replica_set = json!({"metadata": {"annotations": misspelt, "ownerReferences": [{}]}});
+        assert!(hollow_problems(&of_a_replica_set).is_empty());
+        let cluster = Cluster::start(None).await;
+        let body = json!({"metadata": {"name": "a", "annotations": misspelt}}).to_string();
+        let request = http::Request::post("/api/v1/namespaces/default/configmaps")
+            .header(http::header::CONTENT_TYPE, "application/json");
+        let request = request.body(kube::client::Body::from(body.into_bytes())).unwrap();
+        let response = cluster.client.send(request).await.unwrap();
+        let warning = response.headers()[http::header::WARNING].to_str().unwrap().to_owned();
+        assert!(warning.contains("did you mean hollow.keleustes.io/crash-after?"), "{warning}");
+        cluster.stop().await;
+    }
+
+    #[test]
+    fn page_shows_the_printed_failures() {
+        let page = include_str!("../../../docs/playground.md");
+        for line in FAILURES.lines().filter(|line| line.starts_with("    kubectl")) {
+            assert!(page.contains(line.trim()), "docs/playground.md does not show {line:?}");
+        }
+    }
+
     #[test]
     fn readme_shows_the_printed_commands() {
         assert!(include_str!("../../../README.md").contains(TO_TRY), "README.md shows other commands");
@@ -367,15 +608,24 @@ mod tests {
 
     #[test]
     fn options_are_parsed_and_unknown_ones_refused() {
-        let wanted =
-            PlaygroundOptions { nodes: 5, data: Some("d".into()), port: 6443, manager: false, demo: false };
+        let wanted = PlaygroundOptions {
+            nodes: 5,
+            data: Some("d".into()),
+            port: 6443,
+            manager: false,
+            ..PlaygroundOptions::default()
+        };
         assert_eq!(
             PlaygroundOptions::read(&["--nodes=5", "--data=d", "--port=6443", "--manager=off"]).unwrap(),
             wanted
         );
         let apart = ["--nodes", "5", "--data", "d", "--port", "6443", "--manager", "off"];
         assert_eq!(PlaygroundOptions::read(&apart).unwrap(), wanted);
-        for bad in ["--nodes=many", "--nodes", "--data=", "--port=70000", "--manager=maybe", "--what", "x"] {
+        let observed = PlaygroundOptions::read(&["-v", "4", "--manager-port=10257"]).unwrap();
+        assert_eq!((observed.verbosity, observed.manager_port), (Some(4), 10257));
+        for bad in
+            ["--nodes=many", "-v", "--nodes", "--data=", "--port=70000", "--manager=maybe", "--what", "x"]
+        {
             assert!(PlaygroundOptions::read(&[bad]).is_err(), "{bad}");
         }
     }
@@ -384,7 +634,7 @@ mod tests {
     async fn error_names_a_port_in_use() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
-        let options = PlaygroundOptions { nodes: 0, data: None, port, manager: false, demo: false };
+        let options = PlaygroundOptions { nodes: 0, port, manager: false, ..Default::default() };
         let error = play(&options).await.unwrap_err().to_string();
         assert!(error.contains(&format!("cannot listen on 127.0.0.1:{port}")), "{error}");
     }

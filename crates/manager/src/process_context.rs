@@ -1,6 +1,6 @@
 //! Builds the process context from the options, with the machine's clock and randomness.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keleustes_client::{ClientOptions, Connection, RateLimit};
 use keleustes_options::Options;
@@ -14,19 +14,41 @@ pub(crate) fn build_process_context(
     connection: Connection,
     metrics: Metrics,
 ) -> ProcessContext {
-    let throttle = options.client.throttle.as_ref();
-    let client_options = ClientOptions {
-        throttle: throttle.map(|rate| RateLimit { qps: rate.qps, burst: rate.burst.unsigned_abs() }),
-        use_service_account_credentials: options.cloud.use_service_account_credentials,
-        ..ClientOptions::default()
-    };
     let (clocks, chance) = (Clocks::new(wall_nanoseconds), Random::seeded(seed()));
-    let resync = Some(options.generic.min_resync_period.to_std()).filter(|period| !period.is_zero());
-    let context = ProcessContext::new(connection, client_options, clocks, chance, metrics, resync);
-    if !options.gates.enabled("WatchListClient") {
+    let CacheOptions { resync, streaming_lists } = cache_options(options);
+    let context = ProcessContext::new(connection, client_options(options), clocks, chance, metrics, resync);
+    context.inspection.journal().set_bytes_max(options.debugging.decision_journal_bytes);
+    if !streaming_lists {
         context.caches.disable_watch_list();
     }
     context
+}
+
+/// The options of all clients.
+pub(crate) fn client_options(options: &Options) -> ClientOptions {
+    let throttle = options.client.throttle.as_ref();
+    ClientOptions {
+        throttle: throttle.map(|rate| RateLimit { qps: rate.qps, burst: rate.burst.unsigned_abs() }),
+        use_service_account_credentials: options.cloud.use_service_account_credentials,
+        json_only: options.client.json_only(),
+        ..ClientOptions::default()
+    }
+}
+
+/// How caches are filled.
+#[derive(Debug)]
+pub(crate) struct CacheOptions {
+    /// The minimum resync period; `None` disables resyncs.
+    resync: Option<Duration>,
+    /// Whether lists may be streamed.
+    streaming_lists: bool,
+}
+
+pub(crate) fn cache_options(options: &Options) -> CacheOptions {
+    CacheOptions {
+        resync: Some(options.generic.min_resync_period.to_std()).filter(|period| !period.is_zero()),
+        streaming_lists: options.gates.enabled("WatchListClient"),
+    }
 }
 
 fn wall_nanoseconds() -> i64 {

@@ -1,13 +1,16 @@
 //! Runs the process: connect, fill the caches, serve, acquire the Lease, run the controllers, shut down gracefully.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use keleustes_client::Connection;
+use keleustes_controllers::kube_apiserver_serving_clustertrustbundle_publisher as publisher;
 use keleustes_objects::Key;
 use keleustes_options::Options;
 use keleustes_plan::Controller;
+use keleustes_runtime::explain::Explainer;
 use keleustes_runtime::leader::{
     self, Announcer, Candidacy, Candidate, ElectionObserver, Handover, Lock, Locks, LocksOutcome, Migration,
     Term,
@@ -21,12 +24,11 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::certificates::LateStart;
 use crate::controller_selection::{ControllerSelection, FIRST};
+use crate::lead_gate::LeadGate;
 use crate::logging::Verbosity;
-use crate::{options_from_files, process_context, serving};
-
-/// How long the last events may take to be written after the Lease was released.
-const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(2);
+use crate::{inspect, options_from_files, process_context, serving};
 
 /// Runs the manager until it is stopped.
 ///
@@ -34,7 +36,7 @@ const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(2);
 /// Why it could not start, or ended early.
 pub(crate) fn run(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
     // One worker thread, besides this one, which renews the Lease. A reconcile is microseconds of deciding and milliseconds
-    // of waiting; handing it to another thread costs more than running it.
+    // of waiting; handing it to another thread costs more than running it. The secure port has a third thread.
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -50,7 +52,8 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
 
     let metrics = Metrics::new();
     let connection = connect(options, &metrics).await?;
-    let team = ControllerSelection::choose(options, &options_from_files::settings(options, &connection)?);
+    let (settings, late_start) = options_from_files::settings_and_late_start(options, &connection)?;
+    let team = ControllerSelection::choose(options, &settings)?;
     let house = process_context::build_process_context(options, connection, metrics);
 
     let root = house.factory.root("kube-controller-manager");
@@ -65,20 +68,29 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
     // Caches fill before the Lease is acquired: a standby can start at once. They start before everything else that takes
     // time, such as generating the key of the serving certificate.
     locks.read_leases().await;
-    for controller in &team.members {
+    // The version of ClusterTrustBundles is discovered by the leader.
+    for controller in team.members.iter().filter(|controller| controller.name != publisher::NAME) {
         loops::prepare(controller, &house.caches);
     }
 
-    let health = HealthChecks::new();
+    let gate = gate(&house, options, &team, &locks);
+    let (health, readiness) = (HealthChecks::new(), HealthChecks::new());
+    readiness.add("controllers", gate.readiness());
     if options.leader_election.leader_elect {
         health.add("leaderElection", locks.health());
     }
     let mut background = JoinSet::new();
-    let opened = serving::open(&house, options, health.clone(), &team.missing, verbosity).await?;
+    let checks = [health.clone(), readiness];
+    let opened = serving::open(&house, options, checks, &team.missing, verbosity).await?;
     let (server, pages) = opened.map_or((None, None), |opened| (opened.server, Some(opened.pages)));
+    house.inspection.register(&team.members);
+    if let Some(pages) = &pages {
+        let lease = election_config(options, &identity).map(|election| election.lease);
+        inspect::add_pages(pages, Explainer::new(&house, lease));
+    }
     if let Some(server) = server {
         let stopped = stop.clone().cancelled_owned();
-        background.spawn(async move { server.run(stopped).await.context("serving") });
+        background.spawn(async move { server.run_on_own_thread(stopped).await.context("serving") });
     }
     if options.leader_election.leader_elect && options.gates.enabled("CoordinatedLeaderElection") {
         let candidate = candidate(&house, options, identity);
@@ -89,22 +101,41 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
             Ok(())
         });
     }
-    let duty = Duty { house: &house, options, health: &health, pages: pages.as_ref() };
+    let duty = Duty {
+        house: &house,
+        options,
+        health: &health,
+        pages: pages.as_ref(),
+        late_start: &late_start,
+        gate: &gate,
+    };
     let result = lead(duty, locks, team.members, &stop, &mut background).await;
-    // Dropping the locks drops the last event recorder; its writer ends when all events are written.
-    let _ = tokio::time::timeout(LAST_EVENTS_WITHIN, events).await;
+    // The last events were written before the Lease was released; from then on another process leads.
+    events.abort();
     house.caches.stop().await;
     result
 }
 
+/// The gate before leading. Controllers that another program runs do not count.
+fn gate(house: &ProcessContext, options: &Options, team: &ControllerSelection, locks: &Locks) -> LeadGate {
+    let missing = team.missing.iter().copied().filter(|name| locks.lock_of(name).is_some());
+    let is_open = options.generic.allow_missing_controllers;
+    LeadGate::new(is_open, missing.collect(), &team.members, &house.caches)
+}
+
 /// The connection to the API server. Credentials that cannot be obtained fail here, not with each request.
 async fn connect(options: &Options, metrics: &Metrics) -> anyhow::Result<Connection> {
-    let client = &options.client;
-    let kubeconfig = (!client.kubeconfig.is_empty()).then(|| client.kubeconfig.as_ref());
-    let master = Some(client.master.as_str()).filter(|url| !url.is_empty());
+    let (kubeconfig, master) = api_server(options);
     let connection = Connection::open(kubeconfig, master, Some(Arc::new(metrics.clone())))?;
     connection.prefetch_credentials().await?;
     Ok(connection)
+}
+
+/// The kubeconfig and the address of the API server, each if it is set.
+pub(crate) fn api_server(options: &Options) -> (Option<&Path>, Option<&str>) {
+    let client = &options.client;
+    let kubeconfig = (!client.kubeconfig.is_empty()).then(|| client.kubeconfig.as_ref());
+    (kubeconfig, Some(client.master.as_str()).filter(|url| !url.is_empty()))
 }
 
 fn locks(
@@ -113,21 +144,36 @@ fn locks(
     identity: &str,
     observer: &Arc<dyn ElectionObserver>,
 ) -> anyhow::Result<Locks> {
+    let Some(settings) = election_config(options, identity) else { return Ok(Locks::without_election()) };
+    let client = house.factory.root("leader-election");
+    let migration = migration(options);
+    let locks = Locks::elected(&client, settings, migration, &house.clocks, house.random.fork(), observer)?;
+    let handover: Arc<dyn Handover> = Arc::new(house.caches.clone());
+    Ok(locks.with_handover(&handover))
+}
+
+/// The leader election; `None` if it is disabled.
+pub(crate) fn election_config(options: &Options, identity: &str) -> Option<leader::LeaderElectionConfig> {
     let flags = &options.leader_election;
     if !flags.leader_elect {
-        return Ok(Locks::without_election());
+        return None;
     }
     let mut settings = leader::LeaderElectionConfig::new(identity.to_owned());
     settings.lease = Key::namespaced(flags.resource_namespace.as_str(), flags.resource_name.as_str());
     settings.lease_duration = flags.lease_duration.to_std();
     settings.renew_deadline = flags.renew_deadline.to_std();
     settings.retry_period = flags.retry_period.to_std();
+    settings.program = Some(crate::identity::program());
     settings.coordinated = options.gates.enabled("CoordinatedLeaderElection");
     // The original has this gate off. Releasing the Lease is why the next leader need not wait, so it is on here unless
     // the operator disables it.
     settings.release_on_stop =
         options.gates.explicit_value("ControllerManagerReleaseLeaderElectionLockOnExit").unwrap_or(true);
-    let migration = options.leader_migration.as_ref().map(|migration| Migration {
+    Some(settings)
+}
+
+pub(crate) fn migration(options: &Options) -> Option<Migration> {
+    options.leader_migration.as_ref().map(|migration| Migration {
         leader_name: migration.leader_name.clone(),
         resource_lock: migration.resource_lock.clone(),
         entries: migration
@@ -135,11 +181,7 @@ fn locks(
             .iter()
             .map(|entry| (entry.name.clone(), entry.component.clone()))
             .collect(),
-    });
-    let client = house.factory.root("leader-election");
-    let locks = Locks::elected(&client, settings, migration, &house.clocks, house.random.fork(), observer)?;
-    let handover: Arc<dyn Handover> = Arc::new(house.caches.clone());
-    Ok(locks.with_handover(&handover))
+    })
 }
 
 fn candidate(house: &ProcessContext, options: &Options, identity: String) -> Candidate {
@@ -178,7 +220,12 @@ async fn lead(
     };
     let mut failed = None;
     let finish = {
-        let mut leading = std::pin::pin!(locks.run(stop, work));
+        let mut leading = std::pin::pin!(async {
+            if !duty.gate.wait(duty.late_start, stop).await {
+                return LocksOutcome::Stopped { errors: Vec::new() };
+            }
+            locks.run(stop, work).await
+        });
         loop {
             tokio::select! {
                 biased;
@@ -208,16 +255,19 @@ struct Duty<'a> {
     options: &'a Options,
     health: &'a HealthChecks,
     pages: Option<&'a Pages>,
+    late_start: &'a LateStart,
+    gate: &'a LeadGate,
 }
 
 impl Duty<'_> {
     /// Runs the controllers while a lock is held, and shuts down gracefully.
     async fn work(self, members: Vec<Controller>, term: Term) -> anyhow::Result<()> {
-        let generic = &self.options.generic;
-        let (interval, stops_within) =
-            (generic.controller_start_interval.to_std(), generic.controller_shutdown_timeout.to_std());
+        let members = self.late_start.complete(members, self.house).await?;
+        let (interval, stops_within) = start_and_stop(self.options);
         let roster = ControllerSet { controllers: members, first: FIRST, start_interval: interval };
         let begins = |members: &[Controller]| {
+            self.house.inspection.register(members);
+            self.house.inspection.start_leading();
             self.health.add_pings(members.iter().map(|controller| controller.name));
             if let Some(pages) = self.pages {
                 serving::register_debug_pages(pages, members);
@@ -225,6 +275,12 @@ impl Duty<'_> {
         };
         Ok(running_controllers::run_controllers(self.house, roster, term, stops_within, begins).await?)
     }
+}
+
+/// The interval between controller starts, and how long controllers may take to stop.
+pub(crate) fn start_and_stop(options: &Options) -> (Duration, Duration) {
+    let generic = &options.generic;
+    (generic.controller_start_interval.to_std(), generic.controller_shutdown_timeout.to_std())
 }
 
 /// Shuts down gracefully on SIGTERM or SIGINT; a second signal ends the process at once.

@@ -11,6 +11,7 @@ use http::{HeaderValue, Response, StatusCode};
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
 use keleustes_options::{Options, SniCertKey, TlsVersion};
 use keleustes_plan::{Controller, DebugPage};
+use keleustes_runtime::clock::Random;
 use keleustes_runtime::process_context::ProcessContext;
 use keleustes_serving::{
     Access, ApiServerClient, AuthenticationOptions, AuthorizationOptions, CertificateSource,
@@ -18,6 +19,9 @@ use keleustes_serving::{
     RequestHeaderOptions, Server, ServingOptions, TlsOptions, VersionInfo,
 };
 
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::identity;
 use crate::logging::Verbosity;
 
 /// The secure port and its pages.
@@ -34,7 +38,7 @@ pub(crate) struct ServingHandle {
 pub(crate) async fn open(
     house: &ProcessContext,
     options: &Options,
-    health: HealthChecks,
+    [health, readiness]: [HealthChecks; 2],
     missing: &[&'static str],
     verbosity: &Verbosity,
 ) -> anyhow::Result<Option<ServingHandle>> {
@@ -43,7 +47,9 @@ pub(crate) async fn open(
     }
     let registry = house.metrics.registry().clone();
     let access = access(options, house).await?;
-    let pages = Pages::new(health, registry, SystemTime::now(), pages(house, options, missing, verbosity)?);
+    let mut page_options = page_options(options, missing, verbosity, &house.random);
+    page_options.readiness = Some(readiness);
+    let pages = Pages::new(health, registry, SystemTime::now(), page_options);
     let server = Server::bind(&serving(options)?, pages.clone(), access)?;
     Ok(Some(ServingHandle { server, pages }))
 }
@@ -73,7 +79,7 @@ fn answer(shown: Option<DebugPage>) -> Response<Bytes> {
     answer
 }
 
-fn serving(options: &Options) -> anyhow::Result<ServingOptions> {
+pub(crate) fn serving(options: &Options) -> anyhow::Result<ServingOptions> {
     let flags = &options.serving;
     let certificate = match (flags.cert_file.as_str(), flags.cert_dir.as_str()) {
         ("", "") => CertificateSource::Generated,
@@ -119,6 +125,25 @@ fn named_certificate(sni: &SniCertKey) -> NamedCertificate {
 
 /// Delegated authentication and authorization: through the API server that the two kubeconfigs name, or the in-cluster one.
 async fn access(options: &Options, house: &ProcessContext) -> anyhow::Result<Access> {
+    let [authentication, authorization] = kubeconfigs(options);
+    let delegates = DelegatingClients {
+        authentication: delegate(options, house, authentication).await?,
+        authorization: delegate(options, house, authorization).await?,
+    };
+    let (authentication, authorization) = access_options(options);
+    let registry = house.metrics.registry();
+    Ok(Access::open(&authentication, &authorization, delegates, registry, house.random.fork()).await?)
+}
+
+/// The flags that name kubeconfigs for delegated requests, with their values.
+pub(crate) fn kubeconfigs(options: &Options) -> [(&'static str, &str); 2] {
+    [
+        ("--authentication-kubeconfig", &options.authentication.kubeconfig),
+        ("--authorization-kubeconfig", &options.authorization.kubeconfig),
+    ]
+}
+
+pub(crate) fn access_options(options: &Options) -> (AuthenticationOptions, AuthorizationOptions) {
     let flags = &options.authentication;
     let header = &flags.request_header;
     let some_file = |file: &str| (!file.is_empty()).then(|| PathBuf::from(file));
@@ -141,26 +166,14 @@ async fn access(options: &Options, house: &ProcessContext) -> anyhow::Result<Acc
         allowed_cache_ttl: options.authorization.authorized_ttl.to_std(),
         denied_cache_ttl: options.authorization.unauthorized_ttl.to_std(),
     };
-    let delegates = DelegatingClients {
-        authentication: delegate(options, house, "--authentication-kubeconfig", &flags.kubeconfig).await?,
-        authorization: delegate(
-            options,
-            house,
-            "--authorization-kubeconfig",
-            &options.authorization.kubeconfig,
-        )
-        .await?,
-    };
-    let registry = house.metrics.registry();
-    Ok(Access::open(&authentication, &authorization, delegates, registry, house.random.fork()).await?)
+    (authentication, authorization)
 }
 
 /// The API server that a kubeconfig names; without a kubeconfig the in-cluster one, if this runs in a pod.
 async fn delegate(
     options: &Options,
     house: &ProcessContext,
-    flag: &str,
-    kubeconfig: &str,
+    (flag, kubeconfig): (&str, &str),
 ) -> anyhow::Result<Option<ApiServerClient>> {
     let observer = Arc::new(house.metrics.clone());
     // Manifests name one file three times; its connections and its plugin are then shared with the manager.
@@ -180,18 +193,22 @@ async fn delegate(
     };
     let client_options = ClientOptions { observer: Some(observer), ..ClientOptions::default() };
     let client = ClientFactory::new(connection, client_options).root("delegated-access");
+    // Requests are sent here and not on the serving thread: controllers may share their connections.
+    let runtime = tokio::runtime::Handle::current();
     Ok(Some(ApiServerClient::from_service(tower::service_fn(move |request: http::Request<bytes::Bytes>| {
         let client = client.clone();
-        async move { client.send(request.map(kube::client::Body::from)).await }
+        let sent = async move { client.send(request.map(kube::client::Body::from)).await };
+        let sent = AbortOnDropHandle::new(runtime.spawn(sent));
+        async move { Ok::<_, tower::BoxError>(sent.await??) }
     }))))
 }
 
-fn pages(
-    house: &ProcessContext,
+pub(crate) fn page_options(
     options: &Options,
     missing: &[&'static str],
     verbosity: &Verbosity,
-) -> anyhow::Result<PageOptions> {
+    random: &Random,
+) -> PageOptions {
     let verbosity = verbosity.clone();
     let features = options.gates.all().map(|gate| FeatureGate {
         name: gate.name.to_owned(),
@@ -202,11 +219,15 @@ fn pages(
     // The page nests the fields below the group's name; the options return both.
     let configuration =
         configuration.as_object().and_then(|map| map.values().next()).map(ToString::to_string);
-    Ok(PageOptions {
+    PageOptions {
         version_info: VersionInfo {
             version: options.reported_version.trim_start_matches('v').to_owned(),
             emulation_version: options.versions.emulation.to_string(),
             min_compatibility_version: options.versions.min_compatibility.to_string(),
+            program: identity::program(),
+            program_version: identity::VERSION.to_owned(),
+            git_commit: identity::COMMIT.to_owned(),
+            build_date: option_env!("KELEUSTES_BUILD_DATE").unwrap_or_default().to_owned(),
             ..VersionInfo::default()
         },
         profiling: options.debugging.profiling,
@@ -216,12 +237,13 @@ fn pages(
         features: features.collect(),
         disabled_metrics: options.metrics.disabled.iter().cloned().collect(),
         missing_controllers: missing.iter().map(|name| (*name).to_owned()).collect(),
+        readiness: None,
         set_verbosity: Some(Arc::new(move |level| {
             verbosity.change(level);
             Ok(())
         })),
-        rng: house.random.fork(),
-    })
+        rng: random.fork(),
+    }
 }
 
 #[cfg(test)]

@@ -421,17 +421,21 @@ fn complaint(directory: &Path, taken: u16, args: &str, said: &str) -> Option<Str
     let fill = |text: &str| text.replace("{port}", &port.to_string()).replace("{taken}", &taken.to_string());
     let (args, said) = (fill(args), fill(said));
     let (code, stdout, stderr) = run(directory, &args, PATIENCE);
-    let last = stderr.trim_end().lines().last().unwrap_or_default();
     let errors = stderr.lines().filter(|line| {
         line.starts_with("Error: ")
             || line.starts_with("kube-controller-manager: ")
             || line.contains("\"command failed\"")
     });
+    let errors: Vec<&str> = errors.collect();
+    // What follows a word that is no command names the commands.
+    let is_hint =
+        |line: &&str| ["Commands: ", "Did you mean ", "Use "].iter().any(|start| line.starts_with(start));
+    let last = stderr.trim_end().lines().rfind(|line| !is_hint(line)).unwrap_or_default();
     let clear = code == Some(1)
         && stdout.is_empty()
         // Text in the log is quoted, and quotes in it are escaped.
         && last.replace("\\\"", "\"").contains(&said)
-        && errors.count() == 1
+        && errors.len() == 1
         && !stderr.contains("panicked");
     (!clear).then(|| format!("{args}\n  wanted: {said}\n  ended with {code:?}: {last}\n  stdout: {stdout}"))
 }

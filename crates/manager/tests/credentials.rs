@@ -59,7 +59,9 @@ impl World {
         for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
             command.arg(format!("--{flag}={}", kubeconfig.display()));
         }
-        command.args(["--bind-address=127.0.0.1", "--v=10"]).arg(format!("--secure-port={port}"));
+        command
+            .args(["--bind-address=127.0.0.1", "--v=10", "--allow-missing-controllers"])
+            .arg(format!("--secure-port={port}"));
         command.envs(variables.iter().copied()).stdin(Stdio::null());
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         Manager(command.stderr(log.try_clone().unwrap()).stdout(log).spawn().unwrap())

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tracing::{Event, Level};
 
 use super::fields::Fields;
-use super::verbosity::of_level;
+use super::verbosity::of_line;
 
 /// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl LogFormat {
         let place = Place { file: metadata.file().unwrap_or("unknown"), line: metadata.line().unwrap_or(1) };
         match self {
             Self::Text => text(*metadata.level(), place, &fields, now),
-            Self::Json => json(*metadata.level(), place, fields, now),
+            Self::Json => json(*metadata.level(), metadata.target(), place, fields, now),
         }
     }
 }
@@ -67,7 +67,7 @@ fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-fn json(level: Level, place: Place<'_>, fields: Fields, now: Timestamp) -> String {
+fn json(level: Level, target: &str, place: Place<'_>, fields: Fields, now: Timestamp) -> String {
     let mut object = Map::new();
     #[expect(clippy::cast_precision_loss, reason = "microseconds since 1970 fit into 53 bits")]
     object.insert("ts".into(), (now.as_microsecond() as f64 / 1000.0).into());
@@ -76,7 +76,7 @@ fn json(level: Level, place: Place<'_>, fields: Fields, now: Timestamp) -> Strin
     object.insert("caller".into(), format!("{file}:{}", place.line).into());
     object.insert("msg".into(), fields.message.into());
     if level != Level::ERROR {
-        object.insert("v".into(), of_level(level).into());
+        object.insert("v".into(), of_line(level, target).into());
     }
     for (name, value) in fields.others {
         // A field must not pass for one of the fixed ones.
@@ -114,14 +114,14 @@ mod tests {
     #[test]
     fn json_format_has_fixed_fields_that_no_other_field_can_replace() {
         let now = "2026-11-15T10:12:23.51033Z".parse().unwrap();
-        let line: Value = serde_json::from_str(&json(Level::DEBUG, PLACE, fields(), now)).unwrap();
+        let line: Value = serde_json::from_str(&json(Level::DEBUG, "loops", PLACE, fields(), now)).unwrap();
         assert_eq!(line["ts"], 1_794_737_543_510.33);
         assert_eq!(
             (&line["caller"], &line["msg"]),
             (&Value::from("src/loops.rs:7"), &Value::from("trying again"))
         );
         assert_eq!((&line["v"], &line["msg_"], &line["tries"]), (&4.into(), &"x".into(), &3.into()));
-        let error: Value = serde_json::from_str(&json(Level::ERROR, PLACE, fields(), now)).unwrap();
+        let error: Value = serde_json::from_str(&json(Level::ERROR, "loops", PLACE, fields(), now)).unwrap();
         assert_eq!(error.get("v"), None);
     }
 }

@@ -1,7 +1,8 @@
 //! The log: to stderr, in the original's two formats, filtered by `--v` and `--vmodule`.
 //!
 //! The original's verbosity is a number, our crates log with levels. Warnings and errors are always logged;
-//! `info` is verbosity 0, `debug` 4, `trace` 6. No crate logs bodies of requests or responses, so no verbosity
+//! `info` is verbosity 0, `debug` 4, `trace` 6; where the original has another number, the line's target ends with it
+//! (`::v3`). No crate logs bodies of requests or responses, so no verbosity
 //! shows a secret.
 
 mod fields;
@@ -17,6 +18,15 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 pub(crate) use self::formats::LogFormat;
 pub(crate) use self::verbosity::Verbosity;
+
+/// The format and the verbosity that the flags set.
+pub(crate) fn from_options(logs: &keleustes_options::Logs) -> (LogFormat, Verbosity) {
+    let form = match logs.format {
+        keleustes_options::LogFormat::Text => LogFormat::Text,
+        keleustes_options::LogFormat::Json => LogFormat::Json,
+    };
+    (form, Verbosity::new(logs.verbosity, logs.vmodule.clone()))
+}
 
 /// Starts logging, including panics.
 pub(crate) fn start(form: LogFormat, verbosity: Verbosity) {

@@ -16,12 +16,14 @@ pub(crate) struct Verbosity {
 /// From this verbosity on, dependencies log too.
 const LIBRARIES: u32 = 8;
 
-/// The verbosity of a level.
-pub(super) fn of_level(level: Level) -> u32 {
+/// The verbosity of a line: that of its level, unless its target ends with a number such as `::v3`.
+pub(super) fn of_line(level: Level, target: &str) -> u32 {
+    let number = target.rsplit("::").next().and_then(|last| last.strip_prefix('v'));
+    let by_target = number.and_then(|number| number.parse().ok());
     match level {
         Level::ERROR | Level::WARN | Level::INFO => 0,
-        Level::DEBUG => 4,
-        Level::TRACE => 6,
+        Level::DEBUG => by_target.unwrap_or(4),
+        Level::TRACE => by_target.unwrap_or(6),
     }
 }
 
@@ -47,7 +49,8 @@ impl Verbosity {
         let file = metadata.file().unwrap_or_default().rsplit('/').next().unwrap_or_default();
         let module = file.strip_suffix(".rs").unwrap_or(file);
         let here = self.modules.iter().find(|there| matches(&there.pattern, module));
-        of_level(*metadata.level()) <= here.map_or(everywhere, |there| there.verbosity.max(everywhere))
+        of_line(*metadata.level(), metadata.target())
+            <= here.map_or(everywhere, |there| there.verbosity.max(everywhere))
     }
 }
 
@@ -69,6 +72,22 @@ fn matches(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn target_can_state_the_verbosity_of_the_original() {
+        for (level, target, wanted) in [
+            (Level::DEBUG, "keleustes_serving::connection::v3", 3),
+            (Level::TRACE, "keleustes_runtime::events::v5", 5),
+            (Level::DEBUG, "keleustes_runtime::loops", 4),
+            (Level::TRACE, "keleustes_runtime::loops", 6),
+            (Level::DEBUG, "keleustes_objects::verbs", 4),
+            (Level::DEBUG, "keleustes_objects::v1beta", 4),
+            (Level::INFO, "keleustes_serving::v3", 0),
+            (Level::ERROR, "keleustes_serving::v3", 0),
+        ] {
+            assert_eq!(of_line(level, target), wanted, "{level} {target}");
+        }
+    }
 
     #[test]
     fn vmodule_patterns_match_file_names() {

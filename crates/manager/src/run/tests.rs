@@ -1,5 +1,6 @@
 //! What keeps the process from starting, and what ends it.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Request, Response, StatusCode};
@@ -34,6 +35,16 @@ fn house(answers: &'static [u16], options: &Options) -> (ProcessContext, Arc<Ato
     )
 }
 
+fn duty<'a>(
+    house: &'a ProcessContext,
+    options: &'a Options,
+    health: &'a HealthChecks,
+    late_start: &'a LateStart,
+) -> Duty<'a> {
+    static GATE: LazyLock<LeadGate> = LazyLock::new(LeadGate::default);
+    Duty { house, options, health, pages: None, late_start, gate: &GATE }
+}
+
 struct NoopObserver;
 
 impl ElectionObserver for NoopObserver {}
@@ -60,7 +71,8 @@ async fn unhealthy_api_server_ends_the_process_after_ten_seconds() {
     let (house, asked) = house(&[403], &options);
     let began = Instant::now();
     let (health, stop) = (HealthChecks::new(), CancellationToken::new());
-    let duty = Duty { house: &house, options: &options, health: &health, pages: None };
+    let late_start = LateStart::new(&options, b"");
+    let duty = duty(&house, &options, &health, &late_start);
     let mut background = JoinSet::new();
     let leading = lead(duty, Locks::without_election(), Vec::new(), &stop, &mut background).await;
     let error = leading.unwrap_err().to_string();
@@ -95,7 +107,8 @@ async fn process_without_election_and_controllers_runs_until_it_is_stopped() {
     let (health, stop) = (HealthChecks::new(), CancellationToken::new());
     let observer: Arc<dyn ElectionObserver> = Arc::new(NoopObserver);
     let locks = locks(&house, &options, "me", &observer).unwrap();
-    let duty = Duty { house: &house, options: &options, health: &health, pages: None };
+    let late_start = LateStart::new(&options, b"");
+    let duty = duty(&house, &options, &health, &late_start);
     let mut background = JoinSet::new();
     let stopping = stop.clone();
     tokio::spawn(async move {
@@ -113,7 +126,8 @@ async fn failed_part_ends_the_process_with_its_error() {
     let options = options(&[]);
     let (house, _) = house(&[200], &options);
     let (health, stop) = (HealthChecks::new(), CancellationToken::new());
-    let duty = Duty { house: &house, options: &options, health: &health, pages: None };
+    let late_start = LateStart::new(&options, b"");
+    let duty = duty(&house, &options, &health, &late_start);
     let mut background = JoinSet::new();
     background.spawn(async {
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -143,7 +157,8 @@ async fn kinds_that_no_controller_reads_are_not_watched() {
         Connection::from_service(server),
         Metrics::new(),
     );
-    let team = ControllerSelection::choose(&options, &keleustes_controllers::ControllersOptions::default());
+    let team =
+        ControllerSelection::choose(&options, &keleustes_controllers::ControllersOptions::default()).unwrap();
     for controller in &team.members {
         loops::prepare(controller, &house.caches);
     }

@@ -1,0 +1,235 @@
+//! Checks the API server, the Lease and the ports.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use http::Request;
+use http::header::DATE;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use keleustes_client::{Call, ClientFactory, api_error};
+use keleustes_objects::{ErrorReason, Key, Resource};
+use keleustes_options::Options;
+use keleustes_runtime::leader::{self, LEADER_ANNOTATION};
+use kube::client::Body;
+use serde_json::Value;
+
+use super::report::{Category, Check, Report};
+use crate::identity;
+
+static LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
+
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// A clock that is off by more makes tokens and certificates invalid that have just been issued.
+const SKEW_SECONDS_WARN: i64 = 5;
+const SKEW_SECONDS_MAX: i64 = 300;
+
+/// Whether the API server answers, its version and its clock.
+pub(super) async fn check_server(factory: &ClientFactory, report: &mut Report) -> bool {
+    let check = Check::new(Category::ApiServer, "connection");
+    let client = factory.root("check");
+    let request =
+        Request::get("/version").body(Body::empty()).unwrap_or_else(|_| unreachable!("a fixed path"));
+    let answer = tokio::time::timeout(ANSWERS_WITHIN, client.send(request)).await;
+    let answer = match answer {
+        Err(_) => Err("no answer within 10 s".to_owned()),
+        Ok(Err(error)) => Err(api_error::from_kube(&error).to_string()),
+        Ok(Ok(answer)) => Ok(answer),
+    };
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => {
+            let advice =
+                "is the address in the kubeconfig right, does the API server run, does its CA match?";
+            report.add(check.failed(error).advise(advice));
+            return false;
+        }
+    };
+    let (status, date) = (answer.status(), answer.headers().get(DATE).cloned());
+    if !status.is_success() {
+        let advice =
+            if status.as_u16() == 401 { "renew the credentials" } else { "see the API server's log" };
+        report.add(check.failed(format!("GET /version: {status}")).advise(advice));
+        return false;
+    }
+    report.add(check.ok("it answers"));
+    let body = answer.into_body().collect_bytes().await.unwrap_or_default();
+    let version: Value = serde_json::from_slice(&body).unwrap_or_default();
+    report.add(version_skew(version["gitVersion"].as_str().unwrap_or_default()));
+    if let Some(date) = date.and_then(|date| rfc2822::parse(date.to_str().ok()?).ok()) {
+        report.add(clock_skew(date.timestamp(), Timestamp::now()));
+    }
+    true
+}
+
+/// Parity: the version skew policy. The manager may be up to one minor version older than the API server, and not newer.
+fn version_skew(server: &str) -> Check {
+    let check = Check::new(Category::ApiServer, "version");
+    let minor = |version: &str| -> Option<i64> {
+        let mut numbers = version.trim_start_matches('v').split('.');
+        if numbers.next()? != "1" {
+            return None;
+        }
+        numbers.next()?.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
+    };
+    let own = identity::KUBERNETES_VERSION;
+    let text = format!("API server {server}, this manager {own}");
+    match (minor(server), minor(own)) {
+        (Some(theirs), Some(ours)) => match theirs - ours {
+            0 | 1 => check.ok(text),
+            -1 => check.warning(text).advise(
+                "the version skew policy does not allow a manager that is newer than its API server; \
+                 upgrade the API server first",
+            ),
+            _ => check.failed(text).advise("the versions are too far apart; see the version skew policy"),
+        },
+        _ => check.warning(text).advise("the version of the API server cannot be read"),
+    }
+}
+
+fn clock_skew(server: Timestamp, here: Timestamp) -> Check {
+    let check = Check::new(Category::ApiServer, "clock");
+    // The header has whole seconds.
+    let seconds = (here.as_second() - server.as_second()).abs();
+    let text = format!("{seconds} s between this machine and the API server");
+    let advice = "synchronise the clocks (NTP): tokens and certificates are valid at times of the API server";
+    match seconds {
+        0..=SKEW_SECONDS_WARN => check.ok(text),
+        _ if seconds <= SKEW_SECONDS_MAX => check.warning(text).advise(advice),
+        _ => check.failed(text).advise(advice),
+    }
+}
+
+/// Who holds the Lease, and which program that is. Returns the holder.
+pub(super) async fn check_lease(
+    factory: &ClientFactory,
+    options: &Options,
+    report: &mut Report,
+) -> Option<String> {
+    let flags = &options.leader_election;
+    let key = Key::namespaced(flags.resource_namespace.as_str(), flags.resource_name.as_str());
+    let check = Check::new(Category::Lease, key.to_string());
+    if !flags.leader_elect {
+        report.add(check.warning("--leader-elect=false").advise("never run two managers like this"));
+        return None;
+    }
+    let client = factory.root(leader::CLIENT_NAME);
+    match Call::get(&LEASES, &key).send(&client).await {
+        Ok(lease) => {
+            let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
+            report.add(check.ok(holder_text(&lease, &holder, Timestamp::now())));
+            Some(holder)
+        }
+        Err(error) if error.reason == ErrorReason::NotFound => {
+            report.add(check.ok("does not exist yet, no manager has led so far"));
+            None
+        }
+        Err(error) => {
+            let advice = "bind the role system::leader-locking-kube-controller-manager to this user";
+            report.add(check.failed(error.to_string()).advise(advice));
+            None
+        }
+    }
+}
+
+fn holder_text(lease: &Value, holder: &str, now: Timestamp) -> String {
+    if holder.is_empty() {
+        return "released, no manager leads".to_owned();
+    }
+    let annotation = lease["metadata"]["annotations"][LEADER_ANNOTATION].as_str().unwrap_or_default();
+    let program = annotation.strip_prefix(holder).map(str::trim_start).filter(|program| !program.is_empty());
+    let program = program.unwrap_or("not Keleustes, or a version that does not say so");
+    let renewed = lease["spec"]["renewTime"].as_str().and_then(|time| time.parse::<Timestamp>().ok());
+    let age = renewed.map(|renewed| now.as_second() - renewed.as_second()).unwrap_or_default();
+    let duration = lease["spec"]["leaseDurationSeconds"].as_i64().unwrap_or_default();
+    let state = if age > duration { "expired, last renewed" } else { "renewed" };
+    format!("held by {holder} ({program}), {state} {age} s ago")
+}
+
+/// Whether the secure port is free. On the machine of the leader it need not be: that may be this manager.
+pub(super) async fn check_port(options: &Options, holder: Option<&str>, report: &mut Report) {
+    let serving = &options.serving;
+    let check = Check::new(Category::Ports, "--secure-port");
+    if !serving.is_enabled() {
+        report.add(check.ok("0: nothing is served"));
+        return;
+    }
+    let port = u16::try_from(serving.secure_port).unwrap_or_default();
+    let here = leader::host_name().unwrap_or_default();
+    let leads_here = holder.is_some_and(|holder| holder.starts_with(&format!("{here}_")));
+    report.add(match TcpListener::bind((serving.bind_address, port)) {
+        Ok(_) => check.ok(format!("{}:{port} is free", serving.bind_address)),
+        Err(error) => {
+            let text = format!("{}:{port}: {error}", serving.bind_address);
+            if leads_here {
+                check.warning(text).advise("a manager on this machine leads, which is probably why")
+            } else {
+                check
+                    .failed(text)
+                    .advise("another process listens there; stop it or choose another --secure-port")
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::report::OutputFormat;
+    use super::*;
+
+    fn shown(check: Check) -> String {
+        let mut report = Report::default();
+        report.add(check);
+        report.text(OutputFormat::Text)
+    }
+
+    #[test]
+    fn manager_may_be_one_minor_version_older_than_the_api_server_and_not_newer() {
+        for (server, mark) in [
+            ("v1.37.1", "  ok "),
+            ("v1.38.0-alpha.1", "  ok "),
+            ("v1.37.4+k3s1", "  ok "),
+            ("v1.36.4", "WARNING"),
+            ("v1.39.0", "FAILED"),
+            ("v1.35.0", "FAILED"),
+            ("", "WARNING"),
+        ] {
+            let text = shown(version_skew(server));
+            assert!(text.contains(mark), "{server}: {text}");
+        }
+    }
+
+    #[test]
+    fn clocks_may_differ_by_seconds() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let server = at("2026-01-01T00:00:00Z");
+        for (here, mark) in [
+            ("2026-01-01T00:00:05Z", "  ok "),
+            ("2025-12-31T23:59:50Z", "WARNING"),
+            ("2026-01-01T00:06:00Z", "FAILED"),
+        ] {
+            let text = shown(clock_skew(server, at(here)));
+            assert!(text.contains(mark), "{here}: {text}");
+        }
+    }
+
+    #[test]
+    fn lease_shows_which_program_leads() {
+        let now = "2026-01-01T00:00:10Z".parse().unwrap();
+        let lease = |annotation: &str| {
+            json!({
+                "metadata": {"annotations": {LEADER_ANNOTATION: annotation}},
+                "spec": {"holderIdentity": "a_1", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:08.5Z"},
+            })
+        };
+        let ours = holder_text(&lease("a_1 Keleustes 0.1.0 (commit b)"), "a_1", now);
+        assert_eq!(ours, "held by a_1 (Keleustes 0.1.0 (commit b)), renewed 2 s ago");
+        let theirs = holder_text(&lease("b_2 Keleustes 0.1.0"), "a_1", now);
+        assert!(theirs.contains("(not Keleustes, or"), "{theirs}");
+        assert!(holder_text(&lease(""), "", now).contains("released"));
+        let late = "2026-01-01T00:01:00Z".parse().unwrap();
+        assert!(holder_text(&lease(""), "a_1", late).contains("expired, last renewed 52 s ago"));
+    }
+}

@@ -1,0 +1,161 @@
+//! Serves what runs inside: `/debug/keleustes/explain` explains an object, `/debug/keleustes/` is a live page.
+//!
+//! Both are behind the authentication and authorization of the secure port, as `/metrics` is. A ClusterRole that
+//! grants them is in `packaging/explain`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use http::{HeaderValue, Response, StatusCode};
+use keleustes_runtime::explain::{ExplainError, ExplainRequest, Explainer};
+use keleustes_serving::{Pages, SubtreeRequest};
+use serde_json::json;
+
+/// All paths begin with it.
+pub(crate) const PREFIX: &str = "/debug/keleustes/";
+
+/// How many decisions the live page shows.
+const DECISIONS_MAX: usize = 50;
+
+const HTML: &str = include_str!("inspect/page.html");
+const SCRIPT: &str = include_str!("inspect/page.js");
+const STYLE: &str = include_str!("inspect/page.css");
+
+/// Scripts and styles come from this server only, and nothing is embedded: an object name can never run.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Adds the pages. Explanations are computed on the runtime of the caller, whose connections they share.
+pub(crate) fn add_pages(pages: &Pages, explainer: Explainer) {
+    let runtime = tokio::runtime::Handle::current();
+    pages.add_subtree(
+        PREFIX,
+        Arc::new(move |request| {
+            let explainer = explainer.clone();
+            let response = runtime.spawn(async move { respond(&explainer, &request).await });
+            Box::pin(async move {
+                response.await.unwrap_or_else(|_| {
+                    tracing::error!("panic while explaining an object");
+                    reply(
+                        StatusCode::INTERNAL_SERVER_ERROR,
+                        "text/plain; charset=utf-8",
+                        "it panicked, which is a bug\n",
+                    )
+                })
+            })
+        }),
+    );
+}
+
+async fn respond(explainer: &Explainer, request: &SubtreeRequest) -> Response<Bytes> {
+    match request.path.as_str() {
+        "" => reply(StatusCode::OK, "text/html; charset=utf-8", HTML),
+        "page.js" => reply(StatusCode::OK, "text/javascript; charset=utf-8", SCRIPT),
+        "page.css" => reply(StatusCode::OK, "text/css; charset=utf-8", STYLE),
+        "overview" => overview(explainer),
+        "explain" => explain(explainer, &request.query).await,
+        _ => reply(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n"),
+    }
+}
+
+fn overview(explainer: &Explainer) -> Response<Bytes> {
+    let overview = explainer.inspection.overview(&explainer.caches, DECISIONS_MAX);
+    let text = serde_json::to_string(&overview).unwrap_or_default();
+    reply(StatusCode::OK, "application/json", text)
+}
+
+async fn explain(explainer: &Explainer, query: &str) -> Response<Bytes> {
+    let (request, output) = read_query(query);
+    match explainer.explain(&request).await {
+        Ok(explanation) if output == "text" => {
+            reply(StatusCode::OK, "text/plain; charset=utf-8", explanation.text())
+        }
+        Ok(explanation) => {
+            let mut value = serde_json::to_value(&explanation).unwrap_or_default();
+            // The live page shows the text without a second request.
+            if output == "page" {
+                value["text"] = explanation.text().into();
+            }
+            reply(StatusCode::OK, "application/json", value.to_string())
+        }
+        Err(error) => {
+            let (status, reason) = match &error {
+                ExplainError::UnknownResource(_) => (StatusCode::NOT_FOUND, "NotFound"),
+                ExplainError::Invalid(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
+                ExplainError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
+            };
+            let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": error.to_string(), "reason": reason, "code": status.as_u16()});
+            reply(status, "application/json", body.to_string())
+        }
+    }
+}
+
+/// The request and the format of the response.
+fn read_query(query: &str) -> (ExplainRequest, String) {
+    let mut request =
+        ExplainRequest { resource: String::new(), name: String::new(), namespace: String::new() };
+    let mut output = String::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let field = match &*name {
+            "resource" => &mut request.resource,
+            "name" => &mut request.name,
+            "namespace" => &mut request.namespace,
+            "output" => &mut output,
+            _ => continue,
+        };
+        *field = value.into_owned();
+    }
+    (request, output)
+}
+
+fn reply(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    for (name, value) in [
+        (CONTENT_TYPE, content_type),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_has_no_inline_scripts_styles_or_external_assets() {
+        assert!(POLICY.contains("default-src 'none'") && !POLICY.contains("unsafe"));
+        for forbidden in ["<style", "style=", "onclick", "onload", "javascript:", "http://", "https://", "//"]
+        {
+            assert!(!HTML.contains(forbidden), "{forbidden}");
+        }
+        assert_eq!(HTML.matches("<script").count(), 1);
+        assert!(HTML.contains("<script src=\"page.js\" defer></script>"));
+        assert!(!STYLE.contains("url(") && !STYLE.contains("@import"));
+    }
+
+    #[test]
+    fn script_sets_text_and_never_markup() {
+        for forbidden in
+            ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"]
+        {
+            assert!(!SCRIPT.contains(forbidden), "{forbidden}");
+        }
+    }
+
+    #[test]
+    fn query_is_decoded() {
+        let (request, output) = read_query("resource=deploy&name=web%2d1&namespace=a+b&output=text&other=x");
+        assert_eq!((request.resource.as_str(), request.name.as_str()), ("deploy", "web-1"));
+        assert_eq!((request.namespace.as_str(), output.as_str()), ("a b", "text"));
+    }
+}
