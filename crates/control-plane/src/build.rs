@@ -20,7 +20,10 @@ use crate::error::{During, Error, Result};
 use crate::process::{Process, tail_of};
 use crate::sources::{self, ETCD, KUBERNETES, KWOK, Module};
 
+mod horizontal_pod_autoscaler;
 mod progress;
+mod templates;
+mod volumes;
 use progress::Progress;
 
 /// A program of the control plane.
@@ -228,7 +231,7 @@ impl BinaryCache {
         let built = self.built_dir();
         fs::create_dir_all(&built).during(|| format!("creating {}", built.display()))?;
         if let Some(first) = missing.first() {
-            self.check_go(&first.module().write_to(work.path())?, missing)?;
+            self.check_go(&first.module().write_to(work.path())?, names(missing))?;
         }
         let mut progress = Progress::begin(missing, &built);
         for &program in missing {
@@ -283,8 +286,7 @@ impl BinaryCache {
     }
 
     /// Asks inside the module, where Go answers with the version it would switch itself to.
-    fn check_go(&self, module: &Path, missing: &[Program]) -> Result<()> {
-        let wanted = names(missing);
+    fn check_go(&self, module: &Path, wanted: String) -> Result<()> {
         let oldest = minor_version(KUBERNETES.oldest_go());
         let needed = oldest.map_or_else(String::new, |(major, minor)| format!("{major}.{minor}"));
         let answer = match self.go(module).args(["env", "GOVERSION"]).output() {

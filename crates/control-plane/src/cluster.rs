@@ -11,6 +11,7 @@ use crate::audit::{self, AuditEntry, AuditMark};
 use crate::build::{BinaryCache, Program, Programs};
 use crate::components;
 use crate::error::{During, Error, Result};
+use crate::etcd;
 use crate::pki::{KeyKind, Pki, User};
 use crate::ports::Port;
 use crate::probe::Probe;
@@ -142,6 +143,7 @@ pub struct ControlPlane {
     ports: Mutex<Vec<Port>>,
     etcd_args: Vec<String>,
     etcd_ready: Probe,
+    etcd_port: u16,
     api_server_args: Vec<String>,
     api_server_ready: Probe,
     api_server_port: u16,
@@ -184,6 +186,7 @@ impl ControlPlane {
             etcd: Mutex::default(),
             etcd_args: components::etcd(&scratch.path().join("etcd"), etcd_port, peer_port),
             etcd_ready: Probe::http(etcd_port, "/readyz"),
+            etcd_port,
             api_server_args,
             api_server_ready,
             api_server_port,
@@ -340,6 +343,16 @@ impl ControlPlane {
         self.stop_etcd(how)?;
         self.start_etcd()?;
         self.wait_ready()
+    }
+
+    /// Stores a value in etcd, past the API server and its validation.
+    pub fn put_in_etcd(&self, key: &str, value: &[u8]) -> Result<()> {
+        etcd::put(self.etcd_port, key, value).during(|| format!("writing {key} to etcd"))
+    }
+
+    /// Deletes a key in etcd, past the API server.
+    pub fn delete_in_etcd(&self, key: &str) -> Result<()> {
+        etcd::delete(self.etcd_port, key).during(|| format!("deleting {key} in etcd"))
     }
 
     /// Waits until the API server, which must run, is ready.

@@ -24,6 +24,7 @@ pub mod build;
 pub mod cluster;
 mod components;
 mod error;
+mod etcd;
 pub mod pki;
 mod ports;
 mod probe;

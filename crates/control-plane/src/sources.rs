@@ -38,6 +38,47 @@ pub(crate) const ETCD: Module = module!("etcd", "go.etcd.io/etcd/server/v3");
 /// kwok, which plays kubelets.
 pub(crate) const KWOK: Module = module!("kwok", "sigs.k8s.io/kwok");
 
+/// The program about pod templates, in a folder of the module of Kubernetes.
+pub(crate) const TEMPLATES: [(&str, &str); 3] = [
+    ("main.go", include_str!("../../../control-plane/kubernetes/templates/main.go")),
+    ("fields.go", include_str!("../../../control-plane/kubernetes/templates/fields.go")),
+    ("answer.go", include_str!("../../../control-plane/kubernetes/templates/answer.go")),
+];
+
+/// The program about certificates, in a folder of the module of Kubernetes.
+pub(crate) const CERTIFICATES: [(&str, &str); 1] =
+    [("main.go", include_str!("../../../control-plane/kubernetes/certificates/main.go"))];
+
+/// The program about volumes and claims, in a folder of the module of Kubernetes.
+pub(crate) const VOLUMES: [(&str, &str); 1] =
+    [("main.go", include_str!("../../../control-plane/kubernetes/volumes/main.go"))];
+
+/// The program about the type checking of policies, in a folder of the module of Kubernetes.
+pub(crate) const CEL: [(&str, &str); 1] =
+    [("main.go", include_str!("../../../control-plane/kubernetes/cel/main.go"))];
+
+/// Distinguishes programs built from different sources.
+pub(crate) fn sources_key(sources: &[(&str, &str)]) -> String {
+    format!("{:016x}", digest(sources.iter().flat_map(|(name, source)| [*name, *source])))
+}
+
+/// The program about autoscalers, in folders of the module of Kubernetes.
+pub(crate) const HORIZONTAL_POD_AUTOSCALER: [(&str, &str); 2] = [
+    (
+        "horizontal-pod-autoscaler/main.go",
+        include_str!("../../../control-plane/kubernetes/horizontal-pod-autoscaler/main.go"),
+    ),
+    (
+        "podautoscaler/situation.go",
+        include_str!("../../../control-plane/kubernetes/podautoscaler/situation.go"),
+    ),
+];
+
+/// Distinguishes programs built from different sources.
+pub(crate) fn horizontal_pod_autoscaler_key() -> String {
+    format!("{:016x}", digest(HORIZONTAL_POD_AUTOSCALER.iter().flat_map(|(name, source)| [*name, *source])))
+}
+
 impl Module {
     /// The version of the module the programs are built from, such as `v1.37.1`.
     pub(crate) fn version(&self) -> &'static str {
