@@ -3,6 +3,7 @@
 use anyhow::{Context as _, ensure};
 use http::header::ACCEPT;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Endpoints;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use keleustes_objects::{Key, Kind, protobuf};
 use kube::client::Body;
@@ -113,6 +114,25 @@ pub(crate) async fn an_endpoint_slice_is_the_same_in_both_encodings(
     cluster.create(&cluster.api::<EndpointSlice>(&namespace), slice).await?;
     cluster.settle().await;
     same_in_both_encodings::<keleustes_objects::EndpointSlice>(cluster, &namespace, "web").await
+}
+
+pub(crate) async fn endpoints_are_the_same_in_both_encodings(cluster: &TestCluster) -> anyhow::Result<()> {
+    let namespace = cluster.namespace("encodings").await?;
+    let subsets = json!([
+        {"addresses": [
+            {"ip": "10.0.0.7", "nodeName": "n1", "hostname": "h",
+             "targetRef": {"kind": "Pod", "namespace": "a", "name": "p", "uid": "5f0e0a5e-7a52-4d6c-9a6b-0123456789ab"}},
+            {"ip": "2001:db8::1", "targetRef": {"kind": "Node", "name": "n", "apiVersion": "v1", "fieldPath": "f"}}],
+         "ports": [{"name": "http", "port": 80, "appProtocol": "http"}, {"name": "dns", "port": 53, "protocol": "UDP"}]},
+        {"notReadyAddresses": [{"ip": "10.0.0.8"}], "ports": [{"port": 81}]},
+        {"addresses": [{"ip": "10.0.0.9"}]},
+    ]);
+    let metadata =
+        json!({"name": "web", "labels": {"app": "web"}, "annotations": {"note": "\\ \"quoted\" \t"}});
+    let endpoints = json!({"metadata": metadata, "subsets": subsets});
+    cluster.create(&cluster.api::<Endpoints>(&namespace), endpoints).await?;
+    cluster.settle().await;
+    same_in_both_encodings::<keleustes_objects::Endpoints>(cluster, &namespace, "web").await
 }
 
 async fn same_in_both_encodings<K: Kind>(

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
 use keleustes_control_plane::Process;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
 
 use crate::TestCluster;
 use crate::real::{Manager, RealCluster};
@@ -147,6 +150,66 @@ pub(crate) async fn paused_leader_writes_nothing_after_resuming(cluster: &TestCl
     ensure!(status.code() == Some(1), "a process that loses its lease exits with 1, not {status}");
     wrote_one_after_the_other(&leader, &standby, paused_at)?;
     cluster.processes()?.start_manager()
+}
+
+/// Interferes with the Lease while the leader works and a standby waits. Whether or not the leader changes, at most one
+/// process writes at a time.
+async fn one_writer_after(
+    cluster: &TestCluster,
+    lease: &str,
+    interfere: impl AsyncFn(&Api<Lease>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let began_at = Timestamp::now();
+    let (leader, standby) = leader_and_standby(cluster, lease).await?;
+    let leases = cluster.api::<Lease>("kube-system");
+    let candidates = [&leader, &standby];
+    while_creating_namespaces(cluster, async {
+        interfere(&leases).await?;
+        // Longer than a Lease lasts, so that every consequence shows.
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let later = Timestamp::now();
+        let again = async || {
+            let last = candidates.iter().map(|one| Ok(one.writes()?.into_iter().max()));
+            let last = last.collect::<anyhow::Result<Vec<_>>>()?.into_iter().flatten().max();
+            Ok((last > Some(later)).then_some(()))
+        };
+        cluster.eventually("one of the two to work", again).await
+    })
+    .await?;
+    let mut writes = Vec::new();
+    for candidate in candidates {
+        // A repeated scenario has the same users.
+        let recent = candidate.writes()?.into_iter().filter(|at| *at > began_at);
+        writes.extend(recent.map(|at| (at, &candidate.user)));
+    }
+    writes.sort();
+    for candidate in candidates {
+        let count = writes.iter().filter(|(_, user)| *user == &candidate.user).count();
+        println!("        {} wrote {count} times", candidate.user);
+    }
+    let mut terms = writes.clone();
+    terms.dedup_by_key(|(_, user)| *user);
+    ensure!(terms.len() <= 2, "two managers wrote in turns, from {terms:?}");
+    cluster.processes()?.start_manager()
+}
+
+/// Proves LE-105.
+pub(crate) async fn deleted_lease_never_has_two_writers(cluster: &TestCluster) -> anyhow::Result<()> {
+    one_writer_after(cluster, "deleted", async |leases| {
+        leases.delete("deleted", &DeleteParams::default()).await?;
+        Ok(())
+    })
+    .await
+}
+
+/// Proves LE-105.
+pub(crate) async fn cleared_lease_holder_never_has_two_writers(cluster: &TestCluster) -> anyhow::Result<()> {
+    one_writer_after(cluster, "cleared", async |leases| {
+        let nobody = Patch::Merge(serde_json::json!({"spec": {"holderIdentity": ""}}));
+        leases.patch("cleared", &PatchParams::default(), &nobody).await?;
+        Ok(())
+    })
+    .await
 }
 
 /// Proves LE-12, LE-13.

@@ -147,6 +147,44 @@ pub(crate) async fn job_counts_its_pods_and_completes(cluster: &TestCluster) -> 
     job.events_become(&[("SuccessfulCreate", 3), ("Completed", 1)]).await
 }
 
+/// A controllerRef is meant for the namespace of its object: finished pods elsewhere that name the Job are not counted.
+pub(crate) async fn job_ignores_pods_of_another_namespace_that_name_it(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let job =
+        JobFixture::begin(cluster, json!({"completions": 2, "parallelism": 1, "backoffLimit": 1})).await?;
+    let own = job.pods(1).await?;
+    job.status_becomes(json!({"active": 1, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}))
+        .await?;
+    let elsewhere = cluster.namespace_with_service_account("elsewhere").await?;
+    let strangers = cluster.api::<Pod>(&elsewhere);
+    for (name, phase) in [("s1", "Succeeded"), ("s2", "Succeeded"), ("f1", "Failed"), ("f2", "Failed")] {
+        let metadata = json!({"name": name, "labels": own[0].labels(), "ownerReferences": own[0].owner_references(),
+            "finalizers": ["batch.kubernetes.io/job-tracking", "example.com/hold"]});
+        let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+        cluster.create(&strangers, json!({"metadata": metadata, "spec": spec})).await?;
+        let patch = Patch::Merge(json!({"status": {"phase": phase}}));
+        strangers.patch_status(name, &PatchParams::default(), &patch).await?;
+    }
+    // The garbage collector deletes them, and nobody waits to count them.
+    let released = async || {
+        let pods = strangers.list(&ListParams::default()).await?.items;
+        let is_released = |pod: &Pod| pod.finalizers() == ["example.com/hold"];
+        Ok((pods.len() == 4 && pods.iter().all(is_released)).then_some(()))
+    };
+    cluster.eventually("the tracking finalizers to be removed", released).await?;
+    cluster.settle().await;
+    cluster.settle().await;
+    job.status_becomes(json!({"active": 1, "succeeded": 0, "failed": 0, "conditions": null})).await?;
+    ensure!(job.pods(1).await?[0].uid() == own[0].uid(), "the Job's own pod was replaced");
+    for name in ["s1", "s2", "f1", "f2"] {
+        crate::test_cluster::set_finalizers(&strangers, name, &[]).await?;
+    }
+    job.finish_pod(&own[0], "Succeeded").await?;
+    job.status_becomes(json!({"active": 1, "succeeded": 1, "failed": 0})).await?;
+    job.events_become(&[("SuccessfulCreate", 2)]).await
+}
+
 pub(crate) async fn job_with_backoff_limit_zero_fails_with_its_first_failed_pod(
     cluster: &TestCluster,
 ) -> anyhow::Result<()> {

@@ -17,7 +17,7 @@ use kube::api::PostParams;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 
-use crate::{ControlPlaneProcesses, TestCluster};
+use crate::{ControlPlaneProcesses, Group, TestCluster};
 
 /// Which controller manager runs.
 #[derive(Clone, Debug)]
@@ -82,6 +82,13 @@ pub async fn client_of(plane: &ControlPlane, user: User) -> anyhow::Result<Clien
     Ok(Client::try_from(config_of(plane, user).await?.0)?)
 }
 
+/// A client that does not repeat refused requests (429), for an administrator of a control plane.
+pub(crate) async fn client_without_retries(plane: &ControlPlane) -> anyhow::Result<Client> {
+    let mut config = config_of(plane, User::Admin).await?.0;
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
 async fn config_of(plane: &ControlPlane, user: User) -> anyhow::Result<(Config, Kubeconfig)> {
     let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(user))?;
     let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default()).await?;
@@ -102,24 +109,58 @@ pub struct RealCluster {
 /// Two Service ranges allow dual-stack Services; single-stack ones use the first.
 const SERVICE_RANGES: &str = "--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112";
 
+/// APIs that are not served by default; without their gates, no manager uses them.
+const ALPHA_APIS: &str = "--runtime-config=internal.apiserver.k8s.io/v1alpha1=true";
+
 /// The controllers that ours implements; the original runs the same ones.
 pub const CONTROLLERS: &[&str] = &[
     "serviceaccount-token-controller",
     "serviceaccount-controller",
     "clusterrole-aggregation-controller",
+    "endpoints-controller",
     "endpointslice-controller",
+    "endpointslice-mirroring-controller",
+    "ttl-controller",
     "job-controller",
+    "cronjob-controller",
+    "ttl-after-finished-controller",
+    "resourcequota-controller",
     "namespace-controller",
     "root-ca-certificate-publisher-controller",
+    "kube-apiserver-serving-clustertrustbundle-publisher-controller",
     "pod-garbage-collector-controller",
     "node-lifecycle-controller",
     "taint-eviction-controller",
+    "persistentvolume-binder-controller",
     "garbage-collector-controller",
     "replicaset-controller",
     "replicationcontroller-controller",
     "deployment-controller",
+    "disruption-controller",
+    "horizontal-pod-autoscaler-controller",
     "statefulset-controller",
     "daemonset-controller",
+    "resourceclaim-controller",
+    "resourcepoolstatusrequest-controller",
+    "device-taint-eviction-controller",
+    "bootstrap-signer-controller",
+    "token-cleaner-controller",
+    "legacy-serviceaccount-token-cleaner-controller",
+    "certificatesigningrequest-signing-controller",
+    "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller",
+    "podcertificaterequest-cleaner-controller",
+    "persistentvolumeclaim-protection-controller",
+    "persistentvolume-protection-controller",
+    "podgroup-protection-controller",
+    "ephemeral-volume-controller",
+    "validatingadmissionpolicy-status-controller",
+    "volumeattributesclass-protection-controller",
+    "persistentvolume-expander-controller",
+    "persistentvolume-attach-detach-controller",
+    "service-cidr-controller",
+    "selinux-warning-controller",
+    "storage-version-migrator-controller",
 ];
 
 /// The flag that selects them.
@@ -129,30 +170,42 @@ pub fn controllers_flag() -> String {
 }
 
 impl RealCluster {
-    /// Starts a control plane and a manager with the flags of a kubeadm manifest, and `extra_flags` after them.
+    /// Starts the control plane of a group of scenarios and a manager with the flags of a kubeadm manifest, and the
+    /// group's and `extra_flags` after them.
     ///
     /// # Errors
     /// If anything does not start; the message has the end of its log.
-    pub fn start(manager: Manager, extra_flags: &[&str]) -> anyhow::Result<Self> {
-        let mut builder = ControlPlane::builder();
-        if matches!(manager, Manager::Original) {
-            builder = builder.with_program(Program::KubeControllerManager);
-        }
-        Self::start_on(builder, manager, extra_flags)
+    pub fn start(group: &Group, manager: Manager, extra_flags: &[&str]) -> anyhow::Result<Self> {
+        Self::start_on(ControlPlane::builder(), group, manager, extra_flags)
     }
 
     /// As [`RealCluster::start`], on a control plane that the caller configures.
     ///
     /// # Errors
     /// If anything does not start; the message has the end of its log.
-    pub fn start_on(builder: Builder, manager: Manager, extra_flags: &[&str]) -> anyhow::Result<Self> {
-        let mut builder = builder.api_server_arg(SERVICE_RANGES);
+    pub fn start_on(
+        builder: Builder,
+        group: &Group,
+        manager: Manager,
+        extra_flags: &[&str],
+    ) -> anyhow::Result<Self> {
+        let mut builder = builder.api_server_arg(SERVICE_RANGES).api_server_arg(ALPHA_APIS);
+        for &arg in group.api_server_args {
+            builder = builder.api_server_arg(arg);
+        }
+        if group.has_scheduler {
+            builder = builder.with_scheduler();
+        }
+        if matches!(manager, Manager::Original) {
+            builder = builder.with_program(Program::KubeControllerManager);
+        }
         if let Some(logs) = std::env::var_os("KELEUSTES_LOGS").map(PathBuf::from) {
             let beside = matches!(manager, Manager::Original).then_some("original");
             builder = builder.keep_logs(beside.map_or_else(|| logs.clone(), |folder| logs.join(folder)));
         }
         let plane = builder.start()?;
-        let extra_flags = extra_flags.iter().map(|&flag| flag.to_owned()).collect();
+        let flags = extra_flags.iter().chain(group.manager_args);
+        let extra_flags = flags.map(|&flag| flag.to_owned()).collect();
         let real = Self { plane, manager, extra_flags, process: Mutex::default(), outages: Mutex::default() };
         real.start_manager()?;
         Ok(real)
@@ -162,6 +215,12 @@ impl RealCluster {
     #[must_use]
     pub fn plane(&self) -> &ControlPlane {
         &self.plane
+    }
+
+    /// Which manager runs.
+    #[must_use]
+    pub fn manager(&self) -> &Manager {
+        &self.manager
     }
 
     /// The process id of the manager.
@@ -188,10 +247,8 @@ impl RealCluster {
 
     fn spawn_manager(&self) -> anyhow::Result<Process> {
         let mut flags = self.extra_flags.clone();
-        // The original has more controllers; ours runs all that it has.
-        if matches!(self.manager, Manager::Original) {
-            flags.insert(0, controllers_flag());
-        }
+        // Both run the same controllers. Not node-ipam, whose scenarios start a manager of their own.
+        flags.insert(0, controllers_flag());
         self.manager.start(&self.plane, "manager", &flags)
     }
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::api::DeleteParams;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
+use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
 use crate::TestCluster;
@@ -13,6 +14,9 @@ use crate::tokens::{token, token_secret};
 /// How long etcd is down: longer than the retries of the token controller take, and shorter than the lease
 /// duration.
 const ETCD_DOWN_FOR: Duration = Duration::from_secs(6);
+
+/// A list that takes longer than this has failed.
+const LIST_WITHIN: Duration = Duration::from_secs(3);
 
 /// Namespaces that were created at one moment, each with a ServiceAccount and a token Secret.
 struct WorkBatch {
@@ -157,4 +161,56 @@ pub(crate) async fn manager_paused_for_a_minute_loses_no_work(cluster: &TestClus
         Ok(during)
     })
     .await
+}
+
+/// Proves GC-140, RUN-124.
+pub(crate) async fn undecodable_secret_affects_only_the_token_controller(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let real = cluster.processes()?.as_real().context("a real control plane")?;
+    let namespace = cluster.namespace("undecodable").await?;
+    let key = format!("/registry/secrets/{namespace}/undecodable");
+    real.plane().put_in_etcd(&key, b"not an object")?;
+    let result = expect_pods_without_secrets(cluster, &namespace).await;
+    // Other scenarios need Secrets again.
+    real.plane().delete_in_etcd(&key)?;
+    result?;
+    let secrets = cluster.api::<Secret>(&namespace);
+    let accounts = cluster.api::<ServiceAccount>(&namespace);
+    cluster.create(&accounts, json!({"metadata": {"name": "builder"}})).await?;
+    let create = async || Ok(cluster.create(&secrets, token_secret("t", "builder")).await.ok());
+    cluster.eventually("a Secret, once the API server can list them", create).await?;
+    let filled = async || token(&secrets, "t").await;
+    cluster.eventually("the token, once Secrets can be listed", filled).await?;
+    Ok(())
+}
+
+/// While Secrets cannot be listed, a restarted manager creates the pods of a Deployment and deletes garbage.
+async fn expect_pods_without_secrets(cluster: &TestCluster, namespace: &str) -> anyhow::Result<()> {
+    let secrets = cluster.api::<Secret>(namespace);
+    // The API server answers 429 with Retry-After, which a client may obey for ever.
+    let can_list = async || {
+        let list = tokio::time::timeout(LIST_WITHIN, secrets.list_metadata(&ListParams::default())).await;
+        matches!(list, Ok(Ok(_)))
+    };
+    let fails = async || Ok((!can_list().await).then_some(()));
+    cluster.eventually("a failing list of Secrets", fails).await?;
+    cluster.processes()?.kill_manager()?;
+    cluster.processes()?.start_manager()?;
+    let labels = json!({"app": "web"});
+    let deployment = json!({"metadata": {"name": "web"}, "spec": {"replicas": 2,
+        "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "main", "image": "example.org/main:1"}]}}}});
+    cluster.create(&cluster.api::<Deployment>(namespace), deployment).await?;
+    let garbage = json!({"metadata": {"name": "garbage", "ownerReferences": [{"apiVersion": "v1",
+        "kind": "ConfigMap", "name": "absent", "uid": "00000000-0000-0000-0000-00000000000b"}]}});
+    let maps = cluster.api::<ConfigMap>(namespace);
+    cluster.create(&maps, garbage).await?;
+    let pods = cluster.api::<Pod>(namespace);
+    let two_pods = async || Ok((pods.list(&ListParams::default()).await?.items.len() == 2).then_some(()));
+    cluster.eventually("the pods of the Deployment", two_pods).await?;
+    let is_collected = async || Ok(maps.get_opt("garbage").await?.is_none().then_some(()));
+    cluster.eventually("the deletion of a ConfigMap whose owner does not exist", is_collected).await?;
+    ensure!(!can_list().await, "Secrets could be listed meanwhile");
+    Ok(())
 }

@@ -17,19 +17,19 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
 /// A namespace with pods that have no kubelet: the scenario writes their status.
-struct ServiceFixture<'w> {
-    cluster: &'w TestCluster,
-    name: String,
-    nodes: Api<Node>,
-    pods: Api<Pod>,
-    services: Api<Service>,
-    slices: Api<EndpointSlice>,
+pub(crate) struct ServiceFixture<'w> {
+    pub(crate) cluster: &'w TestCluster,
+    pub(crate) name: String,
+    pub(crate) nodes: Api<Node>,
+    pub(crate) pods: Api<Pod>,
+    pub(crate) services: Api<Service>,
+    pub(crate) slices: Api<EndpointSlice>,
     heartbeats: Option<Heartbeats>,
 }
 
 impl<'w> ServiceFixture<'w> {
     /// Creates a namespace, and a node `{namespace}-{zone}` in each of these zones.
-    async fn create(cluster: &'w TestCluster, zones: &[&str]) -> anyhow::Result<Self> {
+    pub(crate) async fn create(cluster: &'w TestCluster, zones: &[&str]) -> anyhow::Result<Self> {
         let name = cluster.namespace("services").await?;
         let mut fixture = Self {
             cluster,
@@ -52,11 +52,11 @@ impl<'w> ServiceFixture<'w> {
         Ok(fixture)
     }
 
-    fn node(&self, zone: &str) -> String {
+    pub(crate) fn node(&self, zone: &str) -> String {
         format!("{}-{zone}", self.name)
     }
 
-    async fn service(&self, spec: Value) -> anyhow::Result<Service> {
+    pub(crate) async fn service(&self, spec: Value) -> anyhow::Result<Service> {
         let mut merged =
             json!({"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]});
         let parts = spec.as_object().context("a spec")?.clone();
@@ -65,13 +65,13 @@ impl<'w> ServiceFixture<'w> {
         self.cluster.create(&self.services, json!({"metadata": metadata, "spec": merged})).await
     }
 
-    async fn change_service(&self, patch: Value) -> anyhow::Result<()> {
+    pub(crate) async fn change_service(&self, patch: Value) -> anyhow::Result<()> {
         self.services.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await?;
         Ok(())
     }
 
     /// Creates a ready pod on the node of a zone.
-    async fn pod(&self, name: &str, zone: &str, ip: &str) -> anyhow::Result<()> {
+    pub(crate) async fn pod(&self, name: &str, zone: &str, ip: &str) -> anyhow::Result<()> {
         let pod = json!({
             "metadata": {"name": name, "labels": {"app": "web"}},
             "spec": {"nodeName": self.node(zone), "automountServiceAccountToken": false,
@@ -84,30 +84,30 @@ impl<'w> ServiceFixture<'w> {
         self.ready(name, true).await
     }
 
-    async fn ready(&self, name: &str, ready: bool) -> anyhow::Result<()> {
+    pub(crate) async fn ready(&self, name: &str, ready: bool) -> anyhow::Result<()> {
         let status = if ready { "True" } else { "False" };
         self.status(name, json!({"conditions": [{"type": "Ready", "status": status}]})).await
     }
 
-    async fn status(&self, name: &str, status: Value) -> anyhow::Result<()> {
+    pub(crate) async fn status(&self, name: &str, status: Value) -> anyhow::Result<()> {
         let patch = Patch::Merge(json!({"status": status}));
         self.pods.patch_status(name, &PatchParams::default(), &patch).await?;
         Ok(())
     }
 
-    async fn delete_pod(&self, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn delete_pod(&self, name: &str) -> anyhow::Result<()> {
         self.pods.delete(name, &DeleteParams::default().grace_period(0)).await?;
         Ok(())
     }
 
     /// The slices of the Service that the controller manages, sorted by name.
-    async fn managed(&self) -> anyhow::Result<Vec<EndpointSlice>> {
+    pub(crate) async fn managed(&self) -> anyhow::Result<Vec<EndpointSlice>> {
         let ours = format!("{SERVICE_NAME}=web,{MANAGED_BY}=endpointslice-controller.k8s.io");
         Ok(self.slices.list(&ListParams::default().labels(&ours)).await?.items)
     }
 
     /// The conditions (`r` ready, `s` serving, `t` terminating) and hints of each pod in all slices.
-    async fn endpoints(&self) -> anyhow::Result<BTreeMap<String, String>> {
+    pub(crate) async fn endpoints(&self) -> anyhow::Result<BTreeMap<String, String>> {
         let mut endpoints = BTreeMap::new();
         for endpoint in
             self.managed().await?.into_iter().flat_map(|slice| slice.endpoints.unwrap_or_default())
@@ -129,7 +129,7 @@ impl<'w> ServiceFixture<'w> {
         Ok(endpoints)
     }
 
-    async fn endpoints_become(&self, wanted: &[(&str, &str)]) -> anyhow::Result<()> {
+    pub(crate) async fn endpoints_become(&self, wanted: &[(&str, &str)]) -> anyhow::Result<()> {
         let wanted: BTreeMap<_, _> =
             wanted.iter().map(|(pod, state)| ((*pod).to_owned(), (*state).to_owned())).collect();
         let seen = std::cell::RefCell::new(None);
@@ -145,7 +145,7 @@ impl<'w> ServiceFixture<'w> {
     }
 
     /// How many endpoints each slice has, fewest first.
-    async fn sizes_become(&self, wanted: &[usize]) -> anyhow::Result<Vec<EndpointSlice>> {
+    pub(crate) async fn sizes_become(&self, wanted: &[usize]) -> anyhow::Result<Vec<EndpointSlice>> {
         self.cluster
             .eventually(&format!("slices of {wanted:?}"), async || {
                 let slices = self.managed().await?;
@@ -158,7 +158,7 @@ impl<'w> ServiceFixture<'w> {
     }
 
     /// Waits until exactly these slices exist, each written as its address type and addresses.
-    async fn slices_become(&self, wanted: &[&str]) -> anyhow::Result<()> {
+    pub(crate) async fn slices_become(&self, wanted: &[&str]) -> anyhow::Result<()> {
         let describe = |slice: EndpointSlice| {
             let endpoints = slice.endpoints.into_iter().flatten();
             let mut words: Vec<_> = endpoints.flat_map(|endpoint| endpoint.addresses).collect();
@@ -177,7 +177,7 @@ impl<'w> ServiceFixture<'w> {
     }
 
     /// The reasons of the events about the Service.
-    async fn reasons(&self) -> anyhow::Result<Vec<String>> {
+    pub(crate) async fn reasons(&self) -> anyhow::Result<Vec<String>> {
         let events = self.cluster.api::<Event>(&self.name).list(&ListParams::default()).await?;
         let about =
             events.into_iter().filter(|event| event.involved_object.kind.as_deref() == Some("Service"));
@@ -185,7 +185,7 @@ impl<'w> ServiceFixture<'w> {
     }
 
     /// Deletes the nodes, which would affect other scenarios.
-    async fn clean_up(self) -> anyhow::Result<()> {
+    pub(crate) async fn clean_up(self) -> anyhow::Result<()> {
         self.cluster.checkpoint("the end of the scenario").await;
         let pods = self.pods.list(&ListParams::default()).await?;
         try_join_all(pods.iter().map(|pod| pod.name_any()).map(async |name| self.delete_pod(&name).await))

@@ -6,7 +6,8 @@ use std::time::Duration;
 use keleustes_apiserver::{ApiServer, clock};
 use keleustes_client::{ClientOptions, Connection};
 use keleustes_controllers::{
-    ControllersOptions, all_controllers, root_ca_certificate_publisher, serviceaccount_token,
+    ControllersOptions, all_controllers, bootstrap_signer, root_ca_certificate_publisher,
+    serviceaccount_token,
 };
 use keleustes_runtime::clock::{Clocks, Random};
 use keleustes_runtime::handover::PredecessorState;
@@ -14,7 +15,7 @@ use keleustes_runtime::leader::Leadership;
 use keleustes_runtime::metrics::Metrics;
 use keleustes_runtime::process_context::ProcessContext;
 use keleustes_runtime::running_controllers::{ControllerSet, RunningControllers, controller_context};
-use keleustes_scenarios::{ALL, RunsOn, TestCluster};
+use keleustes_scenarios::{GROUPS, Group, RunsOn, TestCluster};
 use tokio_util::sync::CancellationToken;
 
 /// The start time: 2026-01-01T00:00:00Z.
@@ -27,8 +28,8 @@ fn clocks() -> Clocks {
 }
 
 /// Starts all controllers on an API server.
-async fn start_controllers(server: &ApiServer) -> RunningControllers {
-    let options = ControllersOptions {
+async fn start_controllers(server: &ApiServer, group: &Group) -> RunningControllers {
+    let mut options = ControllersOptions {
         serviceaccount_token: Some(serviceaccount_token::ServiceAccountTokenOptions {
             sign: Arc::new(|claims| Ok(claims.to_string())),
             ca: Arc::from(*b"-----BEGIN CERTIFICATE-----"),
@@ -37,8 +38,14 @@ async fn start_controllers(server: &ApiServer) -> RunningControllers {
         root_ca_certificate_publisher: root_ca_certificate_publisher::RootCaCertificatePublisherOptions {
             ca: "-----BEGIN CERTIFICATE-----".into(),
         },
+        bootstrap_signer: Some(bootstrap_signer::BootstrapSignerOptions {
+            hmac_sha256: keleustes_runtime::signing::hmac_sha256,
+        }),
         ..ControllersOptions::default()
     };
+    options.podgroup_protection.enable_generic_workload = group.is_gated;
+    options.resourcepoolstatusrequest.enabled = group.is_gated;
+    options.job.enable_workloads = group.is_gated;
     let (connection, metrics) = (Connection::from_service(server.clone()), Metrics::new());
     let process_context =
         ProcessContext::new(connection, ClientOptions::default(), clocks(), Random::seeded(1), metrics, None);
@@ -53,12 +60,22 @@ async fn start_controllers(server: &ApiServer) -> RunningControllers {
 
 #[tokio::test(start_paused = true)]
 async fn every_scenario_holds_in_the_embedded_cluster() {
-    let clock = clock::following_tokio(START.0.parse().unwrap());
-    let server = ApiServer::builder().seed(7).clock(clock).build();
-    let _controllers = start_controllers(&server).await;
+    for group in GROUPS {
+        play(group).await;
+    }
+}
+
+/// Runs the scenarios of a group in a cluster of their own.
+async fn play(group: &Group) {
+    let clock = clock::following_tokio(START.0.parse().expect("a time"));
+    let server = ApiServer::builder().seed(7).clock(clock).gated_kinds(group.is_gated).build();
+    let _controllers = start_controllers(&server, group).await;
     let admin = kube::Client::new(server.clone(), "default");
     let cluster = TestCluster::new(admin, None, Duration::from_secs(60));
-    for scenario in ALL.iter().filter(|scenario| scenario.runs_on == RunsOn::Anywhere) {
+    // `SCENARIO` selects by a part of the name.
+    let selected = std::env::var("SCENARIO").unwrap_or_default();
+    let anywhere = group.scenarios.iter().filter(|scenario| scenario.runs_on == RunsOn::Anywhere);
+    for scenario in anywhere.filter(|scenario| scenario.name.contains(&selected)) {
         if let Err(error) = (scenario.play)(&cluster).await {
             panic!("{}: {error:#}", scenario.name);
         }

@@ -8,7 +8,7 @@ use keleustes_control_plane::ControlPlane;
 use keleustes_control_plane::build::Program;
 use keleustes_scenarios::comparison::TestClusterPair;
 use keleustes_scenarios::real::{Manager, RealCluster, built_manager};
-use keleustes_scenarios::{ALL, RunsOn, Scenario, TestCluster};
+use keleustes_scenarios::{GROUPS, Group, RunsOn, Scenario, TestCluster};
 
 /// Flags of every manager beyond those of a kubeadm manifest.
 const EXTRA_FLAGS: &[&str] = &["--v=4"];
@@ -70,20 +70,27 @@ impl Args {
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
-    let tally = if args.compare { compare(&args).await? } else { play(&args).await? };
+    let mut tally = Tally::default();
+    for group in GROUPS.iter().filter(|group| group.scenarios.iter().any(|one| args.wants(one))) {
+        if args.compare {
+            compare(&args, group, &mut tally).await?;
+        } else {
+            play(&args, group, &mut tally).await?;
+        }
+    }
     println!("{} passed, {} failed", tally.passed, tally.failed);
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs scenarios in one cluster.
-async fn play(args: &Args) -> anyhow::Result<Tally> {
+/// Runs the scenarios of a group in one cluster.
+async fn play(args: &Args, group: &Group, tally: &mut Tally) -> anyhow::Result<()> {
     let mut builder = ControlPlane::builder();
-    if args.beside_original || args.manager == ManagerKind::Go {
+    if args.beside_original {
         builder = builder.with_program(Program::KubeControllerManager);
     }
-    let cluster = RealCluster::start_on(builder, args.manager()?, EXTRA_FLAGS)?.into_test_cluster().await?;
-    let mut tally = Tally::default();
-    for scenario in ALL.iter().filter(|scenario| args.wants(scenario)) {
+    let cluster = RealCluster::start_on(builder, group, args.manager()?, EXTRA_FLAGS)?;
+    let cluster = cluster.into_test_cluster().await?;
+    for scenario in group.scenarios.iter().filter(|scenario| args.wants(scenario)) {
         let began = Instant::now();
         let mut result = (scenario.play)(&cluster).await;
         if args.again
@@ -104,21 +111,20 @@ async fn play(args: &Args) -> anyhow::Result<Tally> {
     {
         println!("the last lines of the manager's log:\n{}", plane.manager_log());
     }
-    Ok(tally)
+    Ok(())
 }
 
-/// Runs scenarios in two clusters at once.
-async fn compare(args: &Args) -> anyhow::Result<Tally> {
-    let mut clusters = TestClusterPair::start(args.manager()?, EXTRA_FLAGS).await?;
-    let mut tally = Tally::default();
-    for scenario in ALL.iter().filter(|scenario| args.wants(scenario)) {
+/// Runs the scenarios of a group in two clusters at once.
+async fn compare(args: &Args, group: &Group, tally: &mut Tally) -> anyhow::Result<()> {
+    let mut clusters = TestClusterPair::start(group, args.manager()?, EXTRA_FLAGS).await?;
+    for scenario in group.scenarios.iter().filter(|scenario| args.wants(scenario)) {
         let began = Instant::now();
         tally.record(scenario.name, began, clusters.play(scenario).await);
     }
     let stale = clusters.stale();
     let result = if stale.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("{}", stale.join("\n"))) };
     tally.record("every_listed_difference_occurs", Instant::now(), result);
-    Ok(tally)
+    Ok(())
 }
 
 /// How many scenarios passed.

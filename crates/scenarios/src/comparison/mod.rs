@@ -23,7 +23,7 @@ use crate::accepted::Accepted;
 use crate::differences::matches;
 use crate::real::{Manager, RealCluster};
 use crate::test_cluster::Checkpoint;
-use crate::{ALL, RunsOn, Scenario, TestCluster};
+use crate::{GROUPS, Group, RunsOn, Scenario, TestCluster};
 
 /// How long both clusters must be unchanged before a difference counts; longer than any retry delay of the
 /// original that matters here.
@@ -42,14 +42,14 @@ pub struct TestClusterPair {
 }
 
 impl TestClusterPair {
-    /// Starts both.
+    /// Starts both for a group of scenarios.
     ///
     /// # Errors
     /// If anything does not start.
-    pub async fn start(ours: Manager, flags: &[&str]) -> anyhow::Result<Self> {
+    pub async fn start(group: &Group, ours: Manager, flags: &[&str]) -> anyhow::Result<Self> {
         let mut clusters = Vec::new();
         for manager in [ours, Manager::Original] {
-            clusters.push(RealCluster::start(manager, flags)?.into_test_cluster().await?);
+            clusters.push(RealCluster::start(group, manager, flags)?.into_test_cluster().await?);
         }
         let [ours, original] =
             <[TestCluster; 2]>::try_from(clusters).map_err(|_| anyhow::anyhow!("two clusters"))?;
@@ -164,7 +164,8 @@ impl TestClusterPair {
     #[must_use]
     pub fn stale(&self) -> Vec<String> {
         let all_played = |row: &str| {
-            let mut shown = ALL.iter().filter(|one| Self::can_run(one) && matches(row, one.name));
+            let all = GROUPS.iter().flat_map(|group| group.scenarios);
+            let mut shown = all.filter(|one| Self::can_run(one) && matches(row, one.name));
             shown.all(|one| self.played.contains(one.name))
         };
         self.accepted.stale(all_played)

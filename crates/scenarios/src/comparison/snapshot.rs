@@ -25,6 +25,8 @@ static NORMALIZER: LazyLock<Normalizer> = LazyLock::new(|| {
         RANDOM,
         HASH,
         (r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----(\\n)?", "CERTIFICATE"),
+        // In references to other objects, such as the active Jobs of a CronJob.
+        (r#""resourceVersion":"\d+""#, r#""resourceVersion":"VERSION""#),
         // Addresses of the Service ranges.
         (r"\b10\.96(\.\d{1,3}){2}\b", "ADDRESS"),
         (r"\bfd00:96:[0-9a-f:]+", "ADDRESS"),

@@ -9,9 +9,10 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{ControlPlane, Process, User};
-use keleustes_hollow::{Hollow, HollowHandle};
+use keleustes_hollow::{Hollow, HollowHandle, record_pod_events};
 use kube::config::Kubeconfig;
 use tokio::io::AsyncWriteExt as _;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::session::Command;
 use crate::real::{Manager, built_manager, client_of};
@@ -32,6 +33,7 @@ pub(super) struct Cluster {
 
 struct Parts {
     _nodes: Option<HollowHandle>,
+    _pod_events: Option<AbortOnDropHandle<()>>,
     _process: Process,
 }
 
@@ -52,17 +54,26 @@ impl Cluster {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         ensure!(kubeconfig.exists(), "the playground does not start: {}", process.log_tail());
-        Self::at(folder, plane, &kubeconfig, Parts { _nodes: None, _process: process }).await
+        Self::at(folder, plane, &kubeconfig, Parts { _nodes: None, _pod_events: None, _process: process })
+            .await
     }
 
     /// The real API server with our hollow nodes and our manager.
     pub(super) async fn real(plane: &ControlPlane) -> anyhow::Result<Self> {
         let folder = plane.scratch_dir().join("real");
         let kubeconfig = plane.kubeconfig(User::Admin);
-        let manager = Manager::Ours(built_manager()?).start(plane, "manager", &["--leader-elect=false"])?;
+        // The playground's nodes have no ranges for pods either.
+        let flags = ["--leader-elect=false", "--allocate-node-cidrs=false"];
+        let manager = Manager::Ours(built_manager()?).start(plane, "manager", &flags)?;
         let nodes =
             Hollow::builder(client_of(plane, User::Admin).await?).nodes(3).scheduler(true).untaint(true);
-        let parts = Parts { _nodes: Some(nodes.volumes(true).start()), _process: manager };
+        let nodes = nodes.volumes(true).batch_killed_code(143).start();
+        let pod_events = tokio::spawn(record_pod_events(client_of(plane, User::Admin).await?));
+        let parts = Parts {
+            _nodes: Some(nodes),
+            _pod_events: Some(AbortOnDropHandle::new(pod_events)),
+            _process: manager,
+        };
         Self::at(folder, plane, &kubeconfig, parts).await
     }
 

@@ -161,6 +161,8 @@ impl<'w> DaemonSetFixture<'w> {
 
     async fn clean_up(self) -> anyhow::Result<()> {
         self.workloads.cluster.checkpoint("the end of the scenario").await;
+        // A reconcile that is still due would delete the pods of nodes that are gone, in one of two clusters.
+        self.workloads.cluster.settle().await;
         for at in 0..NODES {
             self.nodes.delete(&self.node(at), &DeleteParams::default()).await?;
         }

@@ -2,9 +2,11 @@
 
 pub(crate) mod daemonsets;
 pub(crate) mod deployments;
+pub(crate) mod disruptions;
 pub(crate) mod handover;
 pub(crate) mod replicas;
 pub(crate) mod statefulsets;
+pub(crate) mod templates;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

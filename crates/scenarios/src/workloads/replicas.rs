@@ -1,5 +1,7 @@
 //! ReplicaSets and ReplicationControllers keep the wanted number of pods.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::{Pod, ReplicationController, ResourceQuota};
 use kube::ResourceExt as _;
@@ -59,6 +61,62 @@ pub(crate) async fn replica_set_adopts_releases_and_scales(cluster: &TestCluster
     let is_right = |messages: &[String]| {
         let count = |part: &str| messages.iter().filter(|message| message.starts_with(part)).count();
         ["SuccessfulCreate Created pod: web-", "SuccessfulDelete Deleted pod: web-"].map(count) == [3, 2]
+    };
+    fixture.events_become("ReplicaSet", is_right).await
+}
+
+/// A controllerRef is meant for the namespace of its object: pods elsewhere that name the set are the garbage
+/// collector's business, and the set neither counts nor deletes them.
+pub(crate) async fn replica_set_ignores_pods_of_another_namespace_that_name_it(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = WorkloadFixture::create(cluster, "owner").await?;
+    let elsewhere = WorkloadFixture::create(cluster, "elsewhere").await?;
+    let spec =
+        json!({"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template("v1")});
+    let set = cluster.create(&fixture.sets, json!({"metadata": {"name": "web"}, "spec": spec})).await?;
+    let own = fixture.active_pods_become(2).await?;
+    let status_is = async |replicas: i32| {
+        let ask = async || {
+            let set = fixture.sets.get("web").await?;
+            let status = set.status.unwrap_or_default();
+            let settled = status.observed_generation == set.metadata.generation;
+            Ok((settled && status.replicas == replicas).then_some(set.metadata.resource_version))
+        };
+        cluster.eventually(&format!("{replicas} replicas in the status"), ask).await
+    };
+    let strangers = async |names: &[&str]| {
+        for name in names {
+            let mut pod = template("v1");
+            pod["metadata"]["name"] = json!(name);
+            pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
+                "uid": set.uid(), "controller": true, "blockOwnerDeletion": true}]);
+            let _: Pod = cluster.create(&elsewhere.pods, pod).await?;
+        }
+        anyhow::Ok(())
+    };
+    let before = status_is(2).await?;
+    strangers(&["one", "two", "three"]).await?;
+    cluster.settle().await;
+    elsewhere.active_pods_become(0).await.context("the garbage collector deletes pods without an owner")?;
+    cluster.settle().await;
+    ensure!(status_is(2).await? == before, "pods of another namespace changed the set");
+    let uids = |pods: &[Pod]| pods.iter().filter_map(kube::ResourceExt::uid).collect::<BTreeSet<_>>();
+    ensure!(uids(&fixture.active_pods().await?) == uids(&own), "the set's own pods changed");
+
+    // Scaling down while such pods exist deletes one of the set's own.
+    strangers(&["four", "five"]).await?;
+    let one = Patch::Merge(json!({"spec": {"replicas": 1}}));
+    fixture.sets.patch("web", &PatchParams::default(), &one).await?;
+    let left = fixture.active_pods_become(1).await?;
+    ensure!(uids(&left).is_subset(&uids(&own)), "a pod was replaced");
+    status_is(1).await?;
+    elsewhere.active_pods_become(0).await?;
+    cluster.settle().await;
+    let is_right = |messages: &[String]| {
+        let count = |part: &str| messages.iter().filter(|message| message.starts_with(part)).count();
+        ["SuccessfulCreate Created pod: web-", "SuccessfulDelete Deleted pod: web-"].map(count) == [2, 1]
+            && messages.len() == 3
     };
     fixture.events_become("ReplicaSet", is_right).await
 }
