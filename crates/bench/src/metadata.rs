@@ -30,7 +30,12 @@ pub(crate) async fn measure(objects: usize, with_original: bool) -> anyhow::Resu
     if with_original {
         builder = builder.with_program(Program::KubeControllerManager);
     }
-    let real = RealCluster::start_on(builder, Manager::Ours(built_manager()?), &["--leader-elect=false"])?;
+    let real = RealCluster::start_on(
+        builder,
+        &keleustes_scenarios::USUAL,
+        Manager::Ours(built_manager()?),
+        &["--leader-elect=false"],
+    )?;
     let ours_empty = Meter(real.manager_pid()?).settled().await?;
     let go = if with_original { Some(Original::start(&real).await?) } else { None };
 

@@ -61,7 +61,12 @@ pub(crate) async fn measure(objects: usize, rounds: usize) -> anyhow::Result<()>
 pub(crate) fn control_plane_for(controller: &str) -> anyhow::Result<(RealCluster, Manager, kube::Client)> {
     let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
     let ours = Manager::Ours(built_manager()?);
-    let real = RealCluster::start_on(builder, ours.clone(), &[&format!("--controllers={controller}")])?;
+    let real = RealCluster::start_on(
+        builder,
+        &keleustes_scenarios::USUAL,
+        ours.clone(),
+        &[&format!("--controllers={controller}")],
+    )?;
     real.stop_manager()?;
     let connection = Connection::open(Some(&real.plane().kubeconfig(User::Admin)), None, None)?;
     let client = ClientFactory::new(connection, ClientOptions::default()).root("bench");

@@ -53,7 +53,8 @@ struct Outcome {
 /// Applies the same changes with both managers and prints their writes.
 pub(crate) async fn measure(pods: usize, rounds: usize, with_original: bool) -> anyhow::Result<()> {
     let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
-    let real = RealCluster::start_on(builder, Manager::Ours(built_manager()?), &FLAGS)?;
+    let real =
+        RealCluster::start_on(builder, &keleustes_scenarios::USUAL, Manager::Ours(built_manager()?), &FLAGS)?;
     let client = client_of(real.plane(), User::Admin).await?;
     let node =
         json!({"metadata": {"name": NODE}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});

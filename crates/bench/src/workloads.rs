@@ -70,7 +70,7 @@ pub(crate) async fn measure(options: &Options) -> anyhow::Result<()> {
     }
     let ours = Manager::Ours(built_manager()?);
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
-    let real = RealCluster::start_on(builder, ours.clone(), &flags)?;
+    let real = RealCluster::start_on(builder, &keleustes_scenarios::USUAL, ours.clone(), &flags)?;
     real.stop_manager()?;
     let mut all = BTreeMap::<&str, Vec<Vec<Outcome>>>::new();
     for round in 0..options.rounds {
