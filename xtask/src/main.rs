@@ -1,6 +1,7 @@
 //! The developer tools: `cargo xtask COMMAND`.
 
 mod control_plane;
+mod mutants;
 mod package;
 mod run;
 
@@ -45,10 +46,24 @@ enum Command {
     Real(run::WithManager),
     /// Compare the embedded API server with the real one, request by request (needs Go)
     Judge(run::Standalone),
+    /// Compare cron schedules with the library that the original uses (needs Go)
+    JudgeCron(run::Standalone),
+    /// Compare requests, events, sizes and status of autoscalers with the original's (needs Go)
+    JudgeHpa(run::Standalone),
+    /// Compare signed certificates with those of the original's authority (needs Go)
+    JudgeCertificates(run::Standalone),
+    /// Compare the choice of volumes for claims with the original's (needs Go)
+    JudgeVolumes(run::Standalone),
+    /// Compare the type checking of admission policies with the original's (needs Go)
+    JudgeCel(run::Standalone),
+    /// Compare hashes, revision data and equality of pod templates with the original's (needs Go)
+    Templates(run::Standalone),
     /// Simulate clusters with faults, each from one seed
     Storm(run::Standalone),
     /// Measure the manager on a real control plane (needs Go)
     Bench(run::WithManager),
+    /// Change one operator or function of a crate at a time and list the changes that no test notices
+    Mutants(mutants::Options),
     /// Build the program as it is packaged: linked statically, without the playground (needs the musl target)
     Package,
 }
@@ -73,8 +88,17 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::ControlPlane(options) => options.run(),
         Command::Real(program) => program.run(&workspace, "keleustes-scenarios", "real"),
         Command::Judge(program) => program.run(&workspace, "keleustes-judge", "judge"),
+        Command::JudgeHpa(program) => program.run(&workspace, "keleustes-judge", "judge-hpa"),
+        Command::JudgeCron(program) => program.run(&workspace, "keleustes-judge", "judge-cron"),
+        Command::JudgeCertificates(program) => {
+            program.run(&workspace, "keleustes-judge", "judge-certificates")
+        }
+        Command::JudgeVolumes(program) => program.run(&workspace, "keleustes-judge", "judge-volumes"),
+        Command::JudgeCel(program) => program.run(&workspace, "keleustes-judge", "judge-cel"),
+        Command::Templates(program) => program.run(&workspace, "keleustes-judge", "templates"),
         Command::Storm(program) => program.run_optimised(&workspace, "keleustes-sim", "storm"),
         Command::Bench(program) => program.run(&workspace, "keleustes-bench", "bench"),
+        Command::Mutants(options) => options.run(&workspace),
         Command::Package => package::run(&workspace),
     }
 }

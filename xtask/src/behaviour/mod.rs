@@ -3,6 +3,7 @@
 mod claims;
 mod coverage;
 mod id;
+mod later;
 mod sheet;
 mod source_sheets;
 
@@ -78,6 +79,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
     problems.extend(behaviour.coverages.iter().flat_map(Coverage::problems));
     let sheets: Vec<_> = behaviour.coverages.iter().map(|coverage| &coverage.sheet).collect();
     problems.extend(source_sheets::check(workspace, &sheets)?);
+    problems.extend(later::check(workspace, &sheets)?);
     if workspace.read(OVERVIEW).ok().as_deref() != Some(&behaviour.overview()) {
         problems.push(Problem::of(OVERVIEW, "is out of date; run `cargo xtask behaviour --write`"));
     }

@@ -83,7 +83,9 @@ impl Sheet {
                 let marked = marked.unwrap_or(Err("a mark belongs directly below a fact".to_owned()));
                 problems.extend(marked.err().map(|what| Problem::at(file, index + 1, what)));
             }
-            mark_allowed = line.starts_with("- **") || (is_mark && mark_allowed);
+            // A fact may continue on indented lines.
+            let continues = line.starts_with("  ") && mark_allowed;
+            mark_allowed = line.starts_with("- **") || continues;
             if !line.starts_with("- **") {
                 continue;
             }
