@@ -27,8 +27,14 @@ struct Args {
     beside_original: bool,
     /// Runs each scenario with our manager and with the original at once, and compares the resulting
     /// objects.
-    #[arg(long, conflicts_with_all = ["manager", "beside_original"])]
+    #[arg(long, conflicts_with = "manager")]
     compare: bool,
+    /// After a comparison, also runs the scenarios that it left out, with our manager only.
+    #[arg(long, requires = "compare")]
+    rest: bool,
+    /// Does not compare scenarios whose name contains this; may be repeated.
+    #[arg(long, requires = "compare")]
+    uncompared: Vec<String>,
     /// Repeats a failed scenario once, and reports it: real processes on a busy machine can be slow.
     /// Comparisons always do.
     #[arg(long)]
@@ -54,28 +60,48 @@ impl Args {
         })
     }
 
-    fn wants(&self, scenario: &Scenario) -> bool {
+    /// The scenarios that this pass runs.
+    fn wants(&self, pass: Pass, scenario: &Scenario) -> bool {
         let names = |parts: &[String]| parts.iter().any(|part| scenario.name.contains(part));
         let named = (self.filters.is_empty() || names(&self.filters)) && !names(&self.without);
+        let is_compared = self.compare && TestClusterPair::can_run(scenario) && !names(&self.uncompared);
         let runnable = match scenario.runs_on {
-            _ if self.compare => TestClusterPair::can_run(scenario),
-            RunsOn::Anywhere | RunsOn::RealCluster => true,
+            _ if pass == Pass::Compare => is_compared,
+            RunsOn::Anywhere | RunsOn::RealCluster => !is_compared,
             RunsOn::Processes => self.manager == ManagerKind::Ours,
             RunsOn::BesideOriginal => self.beside_original && self.manager == ManagerKind::Ours,
         };
         named && runnable
     }
+
+    fn passes(&self) -> &'static [Pass] {
+        match (self.compare, self.rest) {
+            (false, _) => &[Pass::Alone],
+            (true, false) => &[Pass::Compare],
+            (true, true) => &[Pass::Compare, Pass::Alone],
+        }
+    }
+}
+
+/// How the scenarios of a group are run.
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    /// With both managers at once.
+    Compare,
+    /// With one manager.
+    Alone,
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     let mut tally = Tally::default();
-    for group in GROUPS.iter().filter(|group| group.scenarios.iter().any(|one| args.wants(one))) {
-        if args.compare {
-            compare(&args, group, &mut tally).await?;
-        } else {
-            play(&args, group, &mut tally).await?;
+    for &pass in args.passes() {
+        for group in GROUPS.iter().filter(|group| group.scenarios.iter().any(|one| args.wants(pass, one))) {
+            match pass {
+                Pass::Compare => compare(&args, group, &mut tally).await?,
+                Pass::Alone => play(&args, group, &mut tally).await?,
+            }
         }
     }
     println!("{} passed, {} failed", tally.passed, tally.failed);
@@ -90,7 +116,7 @@ async fn play(args: &Args, group: &Group, tally: &mut Tally) -> anyhow::Result<(
     }
     let cluster = RealCluster::start_on(builder, group, args.manager()?, EXTRA_FLAGS)?;
     let cluster = cluster.into_test_cluster().await?;
-    for scenario in group.scenarios.iter().filter(|scenario| args.wants(scenario)) {
+    for scenario in group.scenarios.iter().filter(|scenario| args.wants(Pass::Alone, scenario)) {
         let began = Instant::now();
         let mut result = (scenario.play)(&cluster).await;
         if args.again
@@ -117,13 +143,14 @@ async fn play(args: &Args, group: &Group, tally: &mut Tally) -> anyhow::Result<(
 /// Runs the scenarios of a group in two clusters at once.
 async fn compare(args: &Args, group: &Group, tally: &mut Tally) -> anyhow::Result<()> {
     let mut clusters = TestClusterPair::start(group, args.manager()?, EXTRA_FLAGS).await?;
-    for scenario in group.scenarios.iter().filter(|scenario| args.wants(scenario)) {
+    for scenario in group.scenarios.iter().filter(|scenario| args.wants(Pass::Compare, scenario)) {
         let began = Instant::now();
         tally.record(scenario.name, began, clusters.play(scenario).await);
     }
     let stale = clusters.stale();
     let result = if stale.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("{}", stale.join("\n"))) };
     tally.record("every_listed_difference_occurs", Instant::now(), result);
+    tally.record("no_request_of_the_manager_is_refused", Instant::now(), no_request_refused(clusters.ours()));
     Ok(())
 }
 

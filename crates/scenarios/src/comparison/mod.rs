@@ -57,6 +57,12 @@ impl TestClusterPair {
         Ok(Self { ours, original, accepted, played: BTreeSet::new() })
     }
 
+    /// The cluster with our manager.
+    #[must_use]
+    pub fn ours(&self) -> &TestCluster {
+        &self.ours
+    }
+
     /// Whether a scenario can be compared: the original must be able to run it.
     #[must_use]
     pub fn can_run(scenario: &Scenario) -> bool {
