@@ -8,6 +8,7 @@ mod explain_command;
 mod identity;
 mod inspect;
 mod lead_gate;
+mod lease_lock;
 mod logging;
 mod options_from_files;
 #[cfg(feature = "playground")]

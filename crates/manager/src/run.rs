@@ -13,7 +13,7 @@ use keleustes_plan::Controller;
 use keleustes_runtime::explain::Explainer;
 use keleustes_runtime::leader::{
     self, Announcer, Candidacy, Candidate, ElectionObserver, Handover, Lock, Locks, LocksOutcome, Migration,
-    Term,
+    ProcessLock, Term,
 };
 use keleustes_runtime::loops;
 use keleustes_runtime::metrics::Metrics;
@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::certificates::LateStart;
 use crate::controller_selection::{ControllerSelection, FIRST};
 use crate::lead_gate::LeadGate;
+use crate::lease_lock::LeaseLockFile;
 use crate::logging::Verbosity;
 use crate::{inspect, options_from_files, process_context, serving};
 
@@ -145,11 +146,24 @@ fn locks(
     observer: &Arc<dyn ElectionObserver>,
 ) -> anyhow::Result<Locks> {
     let Some(settings) = election_config(options, identity) else { return Ok(Locks::without_election()) };
+    let lock_file = lease_lock_file(options, &settings.lease)?;
     let client = house.factory.root("leader-election");
     let migration = migration(options);
     let locks = Locks::elected(&client, settings, migration, &house.clocks, house.random.fork(), observer)?;
     let handover: Arc<dyn Handover> = Arc::new(house.caches.clone());
-    Ok(locks.with_handover(&handover))
+    let locks = locks.with_handover(&handover);
+    Ok(match lock_file {
+        Some(file) => locks.with_process_lock(&file),
+        None => locks,
+    })
+}
+
+fn lease_lock_file(options: &Options, lease: &Key) -> anyhow::Result<Option<Arc<dyn ProcessLock>>> {
+    let path = &options.leader_election.lock_file;
+    if path.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(LeaseLockFile::open(path.as_ref(), lease.clone())?)))
 }
 
 /// The leader election; `None` if it is disabled.

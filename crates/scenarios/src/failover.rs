@@ -4,6 +4,7 @@
 //! Each candidate has its own user, so that the audit log distinguishes their writes. Durations are printed;
 //! only the order and generous limits are checked, because machines are noisy.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -25,13 +26,24 @@ struct Candidate<'w> {
 
 impl<'w> Candidate<'w> {
     fn start(real: &'w RealCluster, manager: &Manager, user: &str, lease: &str) -> anyhow::Result<Self> {
+        Self::start_with(real, manager, user, lease, None)
+    }
+
+    fn start_with(
+        real: &'w RealCluster,
+        manager: &Manager,
+        user: &str,
+        lease: &str,
+        lock_file: Option<&Path>,
+    ) -> anyhow::Result<Self> {
         let kubeconfig = real.plane().kubeconfig_for(user, Some("system:masters"))?;
-        let flags = [
+        let mut flags = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--leader-elect-resource-name={lease}"),
             "--controllers=serviceaccount-controller".to_owned(),
             "--secure-port=0".to_owned(),
         ];
+        flags.extend(lock_file.map(|file| format!("--lease-lock-file={}", file.display())));
         let process = manager.start_with(real.plane(), user, &flags)?;
         Ok(Self { real, user: user.to_owned(), process })
     }
@@ -134,6 +146,37 @@ pub(crate) async fn killed_leader_is_replaced_when_its_lease_expires(
         "a lease of 15 s is taken soon after it expires"
     );
     wrote_one_after_the_other(&leader, &standby, killed_at)?;
+    cluster.processes()?.start_manager()
+}
+
+/// A process that was killed is restarted on its machine, and its Lease need not expire: the kernel's lock on the file
+/// proves that it has ended.
+pub(crate) async fn killed_leader_with_a_lock_file_continues_after_its_restart(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let real = cluster.real()?;
+    real.stop_manager()?;
+    let ours = real.ours()?;
+    let file = real.plane().logs_dir().join("lease.lock");
+    let start = |user: &str| Candidate::start_with(real, &ours, user, "lock-file", Some(&file));
+    let mut killed = start("lock-file-a")?;
+    while_creating_namespaces(cluster, killed.first_write_after(cluster, Timestamp::UNIX_EPOCH)).await?;
+    let killed_at = Timestamp::now();
+    killed.process.kill9()?;
+    killed.process.wait_exit(Duration::from_secs(5))?;
+    let restarted_at = Timestamp::now();
+    let restarted = start("lock-file-b")?;
+    let first_write_at =
+        while_creating_namespaces(cluster, restarted.first_write_after(cluster, killed_at)).await?;
+    let took = milliseconds(restarted_at, first_write_at);
+    println!("        restart after kill -9 to the first write: {took} ms");
+    ensure!(took < 5_000, "the lease of a process that has ended is taken at once");
+    wrote_one_after_the_other(&killed, &restarted, killed_at)?;
+    // A second process of the machine waits while the first lives.
+    let standby = start("lock-file-c")?;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let written = standby.writes()?;
+    ensure!(written.is_empty(), "the standby wrote beside the leader: {written:?}");
     cluster.processes()?.start_manager()
 }
 

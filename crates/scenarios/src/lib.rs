@@ -280,6 +280,7 @@ pub const ALL: &[Scenario] = scenarios! {
     Processes shutdown::manager_credentials_write_only_expected_resources;
     Processes failover::stopped_leader_is_replaced_at_once;
     Processes failover::killed_leader_is_replaced_when_its_lease_expires;
+    Processes failover::killed_leader_with_a_lock_file_continues_after_its_restart;
     Processes failover::paused_leader_writes_nothing_after_resuming;
     Processes failover::deleted_lease_never_has_two_writers;
     Processes failover::cleared_lease_holder_never_has_two_writers;

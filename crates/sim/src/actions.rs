@@ -15,6 +15,9 @@ pub struct Schedule {
     pub nodes: usize,
     /// Whether the API server enforces RBAC. Not in every storm, because it is slow.
     pub rbac: bool,
+    /// Whether managers have lease lock files, so that a restarted one may take its predecessor's lease at once.
+    #[serde(default)]
+    pub lease_lock_files: bool,
     /// The actions, sorted by time.
     pub actions: Vec<TimedAction>,
 }

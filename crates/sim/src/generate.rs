@@ -50,7 +50,9 @@ pub fn generate_schedule(seed: u64) -> Schedule {
     let with_faults = generator.rng.u8(..100) < 80;
     let mut at = FIRST_AT;
     let rbac = generator.rng.u8(..100) < 20;
-    let mut schedule = Schedule { seed, managers, nodes, rbac, actions: Vec::new() };
+    // Half of all storms, whatever else is drawn.
+    let lease_lock_files = seed.count_ones() % 2 == 0;
+    let mut schedule = Schedule { seed, managers, nodes, rbac, lease_lock_files, actions: Vec::new() };
     for _ in 0..actions {
         at += generator.rng.u64(..mean_gap_ms * 2);
         let actions = if with_faults && generator.rng.u8(..100) < 45 {

@@ -14,7 +14,8 @@ use keleustes_client::ClientOptions;
 use keleustes_plan::Controller;
 use keleustes_runtime::clock::{Clocks, Random};
 use keleustes_runtime::leader::{
-    self, Announcer, ElectionObserver, Handover, Leadership, Locks, LocksOutcome, Predecessor, Term,
+    self, Announcer, ElectionObserver, Handover, Leadership, Locks, LocksOutcome, Predecessor, ProcessLock,
+    Term,
 };
 use keleustes_runtime::loops;
 use keleustes_runtime::metrics::Metrics;
@@ -52,6 +53,42 @@ pub struct ManagerOptions {
     pub checks_lease: bool,
     /// Whether a new leader uses the state of its predecessor.
     pub uses_predecessor_state: bool,
+    /// Whether it has a lease lock file, so that a restarted process need not wait for its predecessor's lease.
+    pub has_lock_file: bool,
+}
+
+/// The lease lock file of a machine. Its kernel grants the lock to one process at a time.
+#[derive(Default)]
+struct MachineLock(Mutex<LockFile>);
+
+#[derive(Default)]
+struct LockFile {
+    /// Who has the lock.
+    owner: Option<String>,
+    /// The identities of all processes that have had it.
+    identities: Vec<String>,
+}
+
+impl MachineLock {
+    /// The process that has the lock has ended.
+    fn release(&self) {
+        self.0.lock().owner = None;
+    }
+}
+
+impl ProcessLock for MachineLock {
+    fn take(&self, identity: &str) -> Result<Option<Vec<String>>, String> {
+        let mut file = self.0.lock();
+        let owner = file.owner.get_or_insert_with(|| identity.to_owned());
+        if owner != identity {
+            return Ok(None);
+        }
+        let ended = file.identities.iter().filter(|ended| *ended != identity).cloned().collect();
+        if !file.identities.iter().any(|known| known == identity) {
+            file.identities.push(identity.to_owned());
+        }
+        Ok(Some(ended))
+    }
 }
 
 /// A command to the supervisor.
@@ -81,7 +118,8 @@ impl Process {
         let (commands, incoming) = mpsc::unbounded_channel();
         let skew = Arc::new(AtomicI64::new(0));
         let name = Self::name_of(number);
-        let supervisor = Supervisor { number, name, network, recorder, options, rng, skew: skew.clone() };
+        let lock = Arc::default();
+        let supervisor = Supervisor { number, name, network, recorder, options, rng, skew: skew.clone(), lock };
         tokio::spawn(supervisor.run(incoming));
         Self { commands, skew }
     }
@@ -128,6 +166,7 @@ struct Supervisor {
     options: ManagerOptions,
     rng: fastrand::Rng,
     skew: Arc<AtomicI64>,
+    lock: Arc<MachineLock>,
 }
 
 impl Supervisor {
@@ -142,7 +181,8 @@ impl Supervisor {
                 &self.name,
             );
             let context = Arc::new(self.build_process_context(&transport));
-            let running = run_manager(context.clone(), &self.options, self.name.clone(), stop.clone());
+            let lock = self.lock.clone();
+            let running = run_manager(context.clone(), &self.options, self.name.clone(), lock, stop.clone());
             let mut running = Box::pin(running);
             let end = loop {
                 tokio::select! {
@@ -160,6 +200,7 @@ impl Supervisor {
             self.recorder.record(format_args!("{} {end}", self.name));
             stop.cancel();
             drop(running);
+            self.lock.release();
             // Nothing waits for the remaining tasks.
             tokio::spawn(async move { context.caches.stop().await });
             let pause = self.rng.u64(RESTART_DELAY_MS);
@@ -193,6 +234,7 @@ async fn run_manager(
     context: Arc<ProcessContext>,
     options: &ManagerOptions,
     host: String,
+    lock: Arc<MachineLock>,
     stop: CancellationToken,
 ) -> String {
     let root = context.factory.root("kube-controller-manager");
@@ -214,6 +256,10 @@ async fn run_manager(
         }
         Err(error) => return format!("does not start: {error}"),
     };
+    if options.has_lock_file {
+        let lock: Arc<dyn ProcessLock> = lock;
+        locks = locks.with_process_lock(&lock);
+    }
     locks.read_leases().await;
     let not_started = (options.controllers)();
     for controller in &not_started {

@@ -198,17 +198,25 @@ impl Service<Uri> for ProxyConnector {
     fn call(&mut self, server: Uri) -> Self::Future {
         match self {
             Self::Direct(tcp) => {
-                tcp.call(server).map_ok(MaybeHttpsStream::Http).map_err(BoxError::from).boxed()
+                tcp.call(server).map_ok(discarding_on_close).map_err(BoxError::from).boxed()
             }
             Self::Tunnel(tunnel) => {
-                tunnel.call(server).map_ok(MaybeHttpsStream::Http).map_err(BoxError::from).boxed()
+                tunnel.call(server).map_ok(discarding_on_close).map_err(BoxError::from).boxed()
             }
             Self::TlsTunnel(tunnel) => tunnel.call(server).map_err(BoxError::from).boxed(),
             Self::Socks(socks) => {
-                socks.call(server).map_ok(MaybeHttpsStream::Http).map_err(BoxError::from).boxed()
+                socks.call(server).map_ok(discarding_on_close).map_err(BoxError::from).boxed()
             }
         }
     }
+}
+
+/// The kernel discards what it has not yet sent when the connection is closed, also because the process was killed. Otherwise
+/// it would go on sending for minutes, and a write of a dead leader could arrive in the term of the next one.
+fn discarding_on_close(socket: Socket) -> MaybeHttpsStream<Socket> {
+    // A kernel that refuses this sends a little longer, no more.
+    let _ = socket.inner().set_zero_linger();
+    MaybeHttpsStream::Http(socket)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Flags that the original does not have.
 
-use crate::flag::FlagDefault::{Bool, Int32};
+use crate::flag::FlagDefault::{Bool, Int32, Text};
 use crate::flag::{Flag, flag};
 
 /// Sorted by name. `/flagz` shows them only if they are set, so that it otherwise equals the original's.
@@ -14,5 +14,10 @@ pub(super) const OWN: &[Flag] = &[
         "decision-journal-bytes",
         Int32(4 << 20),
         "Memory for the latest decisions of the controllers, which explain and the live page show; less than 65536 keeps none.",
+    ),
+    flag(
+        "lease-lock-file",
+        Text(""),
+        "File on a local volume that outlives the container, such as an emptyDir. The kernel's lock on it proves after a crash that the previous process on this machine has ended, so that its lease is taken over at once instead of after it expires.",
     ),
 ];

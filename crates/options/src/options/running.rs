@@ -135,6 +135,8 @@ pub struct LeaderElection {
     pub resource_name: String,
     /// Its namespace.
     pub resource_namespace: String,
+    /// The file whose lock proves that the previous process on this machine has ended; empty for none.
+    pub lock_file: String,
 }
 
 impl LeaderElection {
@@ -147,6 +149,7 @@ impl LeaderElection {
             resource_lock: values.text("leader-elect-resource-lock"),
             resource_name: values.text("leader-elect-resource-name"),
             resource_namespace: values.text("leader-elect-resource-namespace"),
+            lock_file: values.text("lease-lock-file"),
         }
     }
 }

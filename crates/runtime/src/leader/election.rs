@@ -14,6 +14,7 @@ use super::config::{InvalidElectionConfig, LeaderElectionConfig};
 use super::elector::{ElectionStep, Elector, MonotonicTime, Standing};
 use super::leadership::{Leadership, SentAt};
 use super::predecessor::{HANDOVER_ANNOTATION, Handover, Predecessor, annotation};
+use super::process_lock::ProcessLock;
 use super::record::LeaseRecord;
 use super::single_object::{Change, SingleObject};
 use crate::clock::Clocks;
@@ -57,7 +58,9 @@ pub struct LeaderElection {
     predecessor: Predecessor,
     /// The state that is handed over from one leader to the next.
     handover: Option<Arc<dyn Handover>>,
-    /// Which failed requests are logged.
+    /// Tells which processes on this machine have ended; `None` without such a lock, or once it is taken.
+    process_lock: Option<Arc<dyn ProcessLock>>,
+    /// Which failures are logged.
     failures: FailureLog,
     /// The end of the holder's writes for which a takeover was last prepared.
     prepared_for: Option<MonotonicTime>,
@@ -117,6 +120,7 @@ impl LeaderElection {
             may_hold: false,
             predecessor: Predecessor::default(),
             handover: None,
+            process_lock: None,
             prepared_for: None,
         })
     }
@@ -129,6 +133,13 @@ impl LeaderElection {
         self
     }
 
+    /// Takes the Lease of a process that this lock proves to have ended without waiting for its expiry.
+    #[must_use]
+    pub fn with_process_lock(mut self, lock: Arc<dyn ProcessLock>) -> Self {
+        self.process_lock = Some(lock);
+        self
+    }
+
     /// The check before each write, and the health check; usable before and after the Lease is acquired.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
@@ -138,6 +149,7 @@ impl LeaderElection {
     /// Reads the Lease once, without trying to acquire it. If the Lease has no holder now and when it is
     /// acquired, the previous leader's writes had ended by now. A failed read does not matter.
     pub async fn read_lease(&mut self) {
+        self.take_process_lock();
         if let Err(TryFailed::Request(error)) = self.read().await {
             tracing::debug!(lock = %self.config.lease, %error, "lease not read");
         }
@@ -252,6 +264,7 @@ impl LeaderElection {
 
     /// One try to acquire or renew the Lease.
     async fn try_once(&mut self) -> bool {
+        self.take_process_lock();
         self.elector.trying(self.clocks.monotonic());
         match self.claim().await {
             Ok(()) => return true,
@@ -262,6 +275,26 @@ impl LeaderElection {
         }
         self.elector.failed(self.clocks.monotonic(), &mut self.random);
         false
+    }
+
+    /// Asks once for the processes on this machine that have ended. While another one lives, the next try asks again.
+    fn take_process_lock(&mut self) {
+        let Some(lock) = &self.process_lock else { return };
+        match lock.take(&self.config.identity) {
+            Ok(Some(ended)) => {
+                tracing::debug!(lock = %self.config.lease, ?ended, "processes on this machine that have ended");
+                self.elector.observe_ended(ended, self.clocks.monotonic());
+                self.process_lock = None;
+            }
+            Ok(None) => {
+                tracing::debug!(lock = %self.config.lease, "another process has the lease lock file");
+            }
+            Err(error) => {
+                if let Some(others) = self.failures.note(&error) {
+                    tracing::warn!(lock = %self.config.lease, error, others, "Failed to take the lease lock file");
+                }
+            }
+        }
     }
 
     /// Logs a failed request. A conflict is no failure: another process was faster.

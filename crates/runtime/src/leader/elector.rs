@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::config::{JITTER_FACTOR, LeaderElectionConfig};
+use super::process_lock::EndedProcesses;
 use super::record::LeaseRecord;
 
 /// A reading of the monotonic clock: the time since a fixed moment.
@@ -51,6 +52,8 @@ pub struct Elector {
     deleted: Option<Observed>,
     /// Since when the lease has been observed as released, or as missing without a known holder.
     unheld_since: Option<MonotonicTime>,
+    /// Processes whose Lease need not expire, because they have ended.
+    ended: EndedProcesses,
     phase: Phase,
 }
 
@@ -89,8 +92,15 @@ impl Elector {
             observed: None,
             deleted: None,
             unheld_since: None,
+            ended: EndedProcesses::default(),
             phase: Phase::Standby { try_at: now, next_try_at: now },
         }
+    }
+
+    /// The processes with these identities have ended, so a Lease that names one of them has no writer.
+    pub fn observe_ended(&mut self, identities: Vec<String>, now: MonotonicTime) {
+        self.ended = EndedProcesses::new(identities, now);
+        self.schedule_after_change(now);
     }
 
     /// What to do next.
@@ -163,7 +173,8 @@ impl Elector {
             return self.coordinated_standing(now);
         }
         let Some(Observed { record, .. }) = self.last_record() else { return Standing::Open };
-        if record.holder == self.config.identity || record.is_released() && !self.leads() {
+        let has_ended = self.ended.known_at(&record.holder).is_some();
+        if record.holder == self.config.identity || (record.is_released() || has_ended) && !self.leads() {
             return Standing::Open;
         }
         if let Phase::Leading { transitions, .. } = self.phase
@@ -288,8 +299,8 @@ impl Elector {
         self.phase = Phase::Standby { try_at: now, next_try_at: now };
     }
 
-    /// Since when the lease has been observed as released, or else from when on its holder writes nothing any more
-    /// unless it renews; a holder that was cleared by hand still counts as the holder. That is before the lease
+    /// Since when the lease has been observed as released or its holder is known to have ended, or else from when on its
+    /// holder writes nothing any more unless it renews; a holder that was cleared by hand still counts as the holder. That is before the lease
     /// expires; it is `None` for a holder with another configuration.
     #[must_use]
     pub fn holder_writes_end_at(&self) -> Option<MonotonicTime> {
@@ -297,6 +308,9 @@ impl Elector {
             return self.unheld_since;
         }
         let Observed { record, at } = self.last_record()?;
+        if let Some(ended_by) = self.ended.known_at(&record.holder).filter(|_| !self.config.coordinated) {
+            return Some(ended_by);
+        }
         let is_held_by_other = record.holder != self.config.identity;
         let is_configured_alike =
             !self.config.coordinated && record.duration_seconds == self.config.lease_duration_seconds();
@@ -411,6 +425,54 @@ mod tests {
         record.renewed_at = Some(wall(-99_999));
         elector.observe(record, at(30.0));
         assert_eq!(elector.standing(at(31.0)), Standing::HeldByOther { expires_at: at(60.0) });
+    }
+
+    #[test]
+    fn lease_of_an_ended_process_is_open_and_of_no_other() {
+        let mut elector = elector();
+        elector.observe_ended(vec!["dead".to_owned(), String::new()], at(1.0));
+        assert_eq!(elector.standing(at(1.0)), Standing::Open, "no lease");
+        elector.observe(held_by("other", 0), at(2.0));
+        assert_eq!(elector.standing(at(2.0)), Standing::HeldByOther { expires_at: at(17.0) });
+        // Cleared by hand: its holder may live.
+        elector.observe(held_by("", 0), at(3.0));
+        assert_eq!(elector.standing(at(3.0)), Standing::HeldByOther { expires_at: at(18.0) });
+        elector.observe(held_by("dead", 0), at(4.0));
+        assert_eq!(elector.standing(at(4.0)), Standing::Open);
+        assert_eq!(elector.next(at(4.0)), ElectionStep::Try);
+        assert_eq!(elector.holder_writes_end_at(), Some(at(1.0)), "it wrote nothing since");
+        // Deleted by hand meanwhile.
+        elector.observe_absence(at(5.0));
+        assert_eq!(elector.standing(at(5.0)), Standing::Open);
+    }
+
+    #[test]
+    fn process_that_ends_while_its_lease_is_observed_frees_it() {
+        let mut elector = elector();
+        elector.observe(held_by("dead", 0), at(1.0));
+        elector.failed(at(1.0), &mut random());
+        assert_eq!(elector.standing(at(2.0)), Standing::HeldByOther { expires_at: at(16.0) });
+        elector.observe_ended(vec!["dead".to_owned()], at(2.0));
+        assert_eq!(elector.standing(at(2.0)), Standing::Open);
+        assert_eq!(elector.next(at(2.0)), ElectionStep::Try);
+    }
+
+    #[test]
+    fn leader_that_another_process_superseded_does_not_lead_again_because_that_process_ended() {
+        let mut elector = leading_since(0.0, 0.0);
+        elector.observe_ended(vec!["dead".to_owned()], at(0.5));
+        elector.observe(held_by("dead", 1), at(1.0));
+        assert_eq!(elector.standing(at(1.0)), Standing::Superseded);
+    }
+
+    #[test]
+    fn ended_process_does_not_matter_where_the_api_server_chooses_the_holder() {
+        let config = LeaderElectionConfig { coordinated: true, ..LeaderElectionConfig::new("me".to_owned()) };
+        let mut elector = Elector::new(config, at(0.0));
+        elector.observe_ended(vec!["dead".to_owned()], at(1.0));
+        elector.observe(held_by("dead", 0), at(1.0));
+        assert_eq!(elector.standing(at(1.0)), Standing::NotAppointed);
+        assert_eq!(elector.holder_writes_end_at(), None);
     }
 
     #[test]

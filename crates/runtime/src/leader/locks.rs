@@ -14,6 +14,7 @@ use super::election::{ElectionObserver, LeaderElection, TermEnd};
 use super::leadership::Leadership;
 use super::migration::Migration;
 use super::predecessor::{Handover, Predecessor};
+use super::process_lock::ProcessLock;
 use crate::clock::Clocks;
 
 /// A lock that controllers run under.
@@ -111,9 +112,18 @@ impl Locks {
     /// Hands state over from one holder of a lock to the next.
     #[must_use]
     pub fn with_handover(self, handover: &Arc<dyn Handover>) -> Self {
-        let with = |election: LeaderElection| election.with_handover(handover.clone());
+        self.map(|election| election.with_handover(handover.clone()))
+    }
+
+    /// Takes the locks of processes that are proved to have ended without waiting for their expiry.
+    #[must_use]
+    pub fn with_process_lock(self, lock: &Arc<dyn ProcessLock>) -> Self {
+        self.map(|election| election.with_process_lock(lock.clone()))
+    }
+
+    fn map(self, with: impl Fn(LeaderElection) -> LeaderElection) -> Self {
         Self {
-            main: self.main.map(with),
+            main: self.main.map(&with),
             migration: self.migration.map(|(migration, election)| (migration, with(election))),
         }
     }

@@ -27,10 +27,13 @@
 //! shares ([`Locks`], [`Migration`]). In a coordinated election the API server chooses the holder: a process
 //! publishes a LeaseCandidate ([`Candidate`]) and leads while the Lease names it.
 //!
+//! After a crash the next process on the same machine need not wait for its predecessor's Lease to expire, if a
+//! [`ProcessLock`] proves that the predecessor has ended.
+//!
 //! Modules: [`record`] reads and writes the spec of a Lease, [`elector`] decides without IO or clock,
 //! `election` executes its decisions, `leadership` is the check before each write, `locks` runs a process
 //! with two locks, `single_object` reads, writes and watches one object, `predecessor` is what the previous
-//! leader left.
+//! leader left, `process_lock` the proof that a process has ended.
 
 mod announcer;
 mod candidate;
@@ -42,6 +45,7 @@ mod leadership;
 mod locks;
 mod migration;
 mod predecessor;
+mod process_lock;
 pub mod record;
 mod single_object;
 #[cfg(test)]
@@ -56,6 +60,7 @@ pub use leadership::Leadership;
 pub use locks::{Lock, Locks, LocksOutcome, Term, TokenControllerReady};
 pub use migration::Migration;
 pub use predecessor::{Handover, Predecessor};
+pub use process_lock::ProcessLock;
 
 /// What the client of the election adds to its user agent.
 pub const CLIENT_NAME: &str = "leader-election";

@@ -17,6 +17,7 @@ use crate::clock::Clocks;
 
 mod coordinated;
 mod locks;
+mod process_lock;
 mod storm;
 mod tampering;
 mod terms;
