@@ -1,6 +1,8 @@
-//! The house checks: every check that `cargo xtask house` runs is also a test of the workspace.
+//! The developer tools' library: the house checks, which are also tests of the workspace, the changelog and releases.
 
 pub mod behaviour;
+pub mod changelog;
+pub mod dist;
 pub mod house;
 pub mod problem;
 pub mod source;

@@ -2,7 +2,6 @@
 
 mod control_plane;
 mod mutants;
-mod package;
 mod run;
 
 use std::process::ExitCode;
@@ -13,6 +12,7 @@ use xtask::behaviour::{self, Behaviour, Coverage, Verdict};
 use xtask::house::RULES;
 use xtask::problem::Problem;
 use xtask::workspace::Workspace;
+use xtask::{changelog, dist};
 
 /// The developer tools.
 #[derive(Parser)]
@@ -64,8 +64,18 @@ enum Command {
     Bench(run::WithManager),
     /// Change one operator or function of a crate at a time and list the changes that no test notices
     Mutants(mutants::Options),
-    /// Build the program as it is packaged: linked statically, without the playground (needs the musl target)
-    Package,
+    /// Show the notes of the next release, collected from the fragments in changelog.d
+    Changelog {
+        /// Update CHANGELOG.md
+        #[arg(long)]
+        write: bool,
+    },
+    /// Build a release: static program, image, bill of materials, man page, completions, checksums (needs the musl target)
+    Dist {
+        /// Build only the program: linked statically, without the playground
+        #[arg(long)]
+        program: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -99,7 +109,12 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::Storm(program) => program.run_optimised(&workspace, "keleustes-sim", "storm"),
         Command::Bench(program) => program.run(&workspace, "keleustes-bench", "bench"),
         Command::Mutants(options) => options.run(&workspace),
-        Command::Package => package::run(&workspace),
+        Command::Changelog { write } => show_changelog(&workspace, write),
+        Command::Dist { program } => {
+            let built = if program { dist::program::build(&workspace)? } else { dist::build(&workspace)? };
+            println!("{}", built.display());
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -116,6 +131,16 @@ fn check_house(workspace: &Workspace, wanted: &[String]) -> Result<ExitCode> {
         all_hold &= problems.is_empty();
     }
     Ok(if all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show_changelog(workspace: &Workspace, write: bool) -> Result<ExitCode> {
+    let text = changelog::collected(workspace)?;
+    if write {
+        workspace.write(changelog::FILE, &text)?;
+    } else {
+        print!("{text}");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn show_behaviour(

@@ -4,9 +4,8 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use xtask::dist;
 use xtask::workspace::{Workspace, cargo};
-
-use crate::package;
 
 /// A program that is run against a freshly built manager.
 #[derive(Args)]
@@ -26,7 +25,7 @@ impl WithManager {
     /// Builds the manager, then runs a program of a package and returns its exit code.
     pub(crate) fn run(&self, workspace: &Workspace, package: &str, program: &str) -> Result<ExitCode> {
         if self.packaged {
-            let manager = package::build(workspace)?;
+            let manager = dist::program::build(workspace)?;
             let mut run = run_of(package, program, Some("--release"), &self.args);
             run.env("KELEUSTES_MANAGER", manager);
             return ended(run, workspace);
@@ -78,6 +77,6 @@ fn ended(run: Command, workspace: &Workspace) -> Result<ExitCode> {
 }
 
 /// Runs something at the top of the repository.
-pub(crate) fn status(mut command: Command, workspace: &Workspace) -> Result<ExitStatus> {
+fn status(mut command: Command, workspace: &Workspace) -> Result<ExitStatus> {
     command.current_dir(workspace.root()).status().context("starting cargo")
 }

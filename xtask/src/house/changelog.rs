@@ -6,10 +6,10 @@ use crate::problem::Problem;
 use crate::workspace::Workspace;
 
 /// Where fragments wait for the next release.
-const FOLDER: &str = "changelog.d";
+pub const FOLDER: &str = "changelog.d";
 
 /// What a fragment can be; the kind decides its place in the release notes.
-const KINDS: [&str; 3] = ["feature", "fix", "change"];
+pub const KINDS: [&str; 3] = ["feature", "fix", "change"];
 
 /// A fragment is a paragraph or two, not a report.
 const FRAGMENT_LINES_MAX: usize = 15;

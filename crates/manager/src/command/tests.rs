@@ -39,7 +39,12 @@ fn flags_of_a_kubeadm_manifest_are_accepted() {
     let pod: Value = serde_saphyr::from_str(MANIFEST).unwrap();
     let container = &pod["spec"]["containers"][0];
     assert_eq!(container["ports"][0]["containerPort"], 10257);
-    assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/healthz");
+    for (probe, path) in
+        [("livenessProbe", "/healthz"), ("startupProbe", "/healthz"), ("readinessProbe", "/readyz")]
+    {
+        assert_eq!(container[probe]["httpGet"]["path"], path, "{probe}");
+        assert_eq!(container[probe]["httpGet"]["port"], container["ports"][0]["name"], "{probe}");
+    }
 }
 
 #[test]
