@@ -12,7 +12,7 @@ mod side_by_side;
 mod slices;
 mod workloads;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
@@ -87,6 +87,8 @@ enum What {
         #[arg(long, default_value_t = 2)]
         rounds: usize,
     },
+    /// Draws the pictures of the documentation from the measurements in docs/data.
+    Pictures,
     /// The time and the writes to create, roll and delete Deployments.
     Workloads(workloads::Options),
     /// Fills metadata-only caches and prints their memory per object; used by `metadata`, in a separate
@@ -111,6 +113,7 @@ async fn main() -> anyhow::Result<()> {
         }
         What::Metadata { objects, without_original } => metadata::measure(objects, !without_original).await,
         What::Namespace { objects, rounds } => namespace::measure(objects, rounds).await,
+        What::Pictures => side_by_side::draw(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")),
         What::Workloads(options) => workloads::measure(&options).await,
         What::FillMetadataCaches { kubeconfig } => metadata::fill_caches(&kubeconfig).await,
     }

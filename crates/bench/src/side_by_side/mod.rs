@@ -4,6 +4,7 @@ mod bench_cluster;
 mod growth;
 mod loads;
 mod objects;
+mod pictures;
 mod plot;
 mod profile;
 mod projection;
@@ -18,6 +19,7 @@ use keleustes_scenarios::real::{Manager, built_manager};
 
 use self::bench_cluster::{BenchCluster, BenchOptions};
 use self::loads::{LOADS, Load};
+pub(crate) use self::pictures::draw;
 use self::report::Report;
 
 /// What to measure.

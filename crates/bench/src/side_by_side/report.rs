@@ -6,17 +6,17 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::growth::PREFIX;
-use super::plot::{Bar, bars, lines};
+use super::plot::{Bar, Pair, bars, lines};
 use super::projection;
 
 pub(super) const OURS: &str = "ours";
 pub(super) const ORIGINAL: &str = "the original";
 
 /// A measured quantity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Measure {
     /// The time until the load was done.
@@ -80,8 +80,8 @@ impl Measure {
             Self::NearlyAll => "time until 99 % are done",
             Self::FirstWrite => "time until the first useful write",
             Self::FirstPod => "time until the first pod is created",
-            Self::ManagerCpu => "processor time of the manager",
-            Self::ServerCpu => "processor time of the API server",
+            Self::ManagerCpu => "CPU time of the manager",
+            Self::ServerCpu => "CPU time of the API server",
             Self::Writes => "writes",
             Self::Create => "requests: create",
             Self::Update => "requests: update",
@@ -94,7 +94,7 @@ impl Measure {
             Self::Received => "received from the API server",
             Self::Program => "size of the program",
             Self::Resident => "resident memory afterwards",
-            Self::Peak => "most resident memory",
+            Self::Peak => "peak resident memory",
         }
     }
 
@@ -127,6 +127,17 @@ impl Measure {
         matches!(self, Self::Received | Self::Program | Self::Resident | Self::Peak)
     }
 
+    /// Two or three digits, for pictures.
+    fn show_briefly(self, value: f64) -> String {
+        let (value, unit) = (value / self.unit(), if self.is_bytes() { "MB" } else { "s" });
+        let decimals = match value {
+            _ if value < 1.0 => 2,
+            _ if value < 10.0 => 1,
+            _ => 0,
+        };
+        format!("{value:.decimals$} {unit}")
+    }
+
     pub(super) fn show(self, value: f64) -> String {
         match self {
             _ if self == Self::Writes || Self::VERBS.contains(&self) => format!("{value:.0}"),
@@ -137,7 +148,7 @@ impl Measure {
 }
 
 /// One measurement of one manager.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Measurement {
     pub(super) load: String,
     pub(super) phase: String,
@@ -202,9 +213,27 @@ impl Report {
         };
         put("measurements.json", &serde_json::to_string_pretty(&self.measurements)?)?;
         put("table.md", &self.table())?;
+        for (name, picture) in self.pictures() {
+            put(&name, &picture)?;
+        }
+        let projected = projection::table(&self.measurements);
+        if !projected.is_empty() {
+            put("projection.md", &projected)?;
+        }
+        Ok(())
+    }
+
+    /// Measurements that were kept.
+    pub(super) fn of(measurements: Vec<Measurement>) -> Self {
+        Self { head: String::new(), measurements }
+    }
+
+    /// The plots, by file name.
+    pub(super) fn pictures(&self) -> Vec<(String, String)> {
+        let mut pictures = Vec::new();
         for (name, title, measures) in [
             ("memory.svg", "Resident memory", [Measure::Resident, Measure::Peak].as_slice()),
-            ("processor.svg", "Processor time", &[Measure::ManagerCpu, Measure::ServerCpu]),
+            ("processor.svg", "CPU time", &[Measure::ManagerCpu, Measure::ServerCpu]),
             ("requests.svg", "Requests", &[Measure::Writes, Measure::Received]),
             (
                 "time.svg",
@@ -216,17 +245,23 @@ impl Report {
                 |row: &Row<'_>| !row.first.load.starts_with(PREFIX) && measures.contains(&row.first.measure);
             let bars_of: Vec<_> = self.rows().iter().filter(|row| wanted(row)).filter_map(bar).collect();
             if !bars_of.is_empty() {
-                put(name, &bars(&format!("{title}: this manager as a part of the original"), &bars_of))?;
+                pictures
+                    .push((name.to_owned(), bars(&format!("{title}, relative to the original"), &bars_of)));
             }
         }
-        for (file, title, axis, both) in projection::plots(&self.measurements) {
-            put(&file, &lines(&title, axis, &both))?;
-        }
-        let projected = projection::table(&self.measurements);
-        if !projected.is_empty() {
-            put("projection.md", &projected)?;
-        }
-        Ok(())
+        let plots = projection::plots(&self.measurements).into_iter();
+        pictures.extend(plots.map(|(file, title, axis, both)| (file, lines(&title, axis, &both))));
+        pictures
+    }
+
+    /// One quantity of one phase, ours and the original's, with its formatted values.
+    pub(super) fn pair(&self, load: &str, phase: &str, measure: Measure, name: &str) -> Option<Pair> {
+        let rows = self.rows();
+        let wanted =
+            |first: &Measurement| first.load == load && first.phase == phase && first.measure == measure;
+        let row = rows.iter().find(|row| wanted(row.first))?;
+        let shown = |value: f64| (value, measure.show_briefly(value));
+        Some(Pair { name: name.to_owned(), ours: shown(row.ours), original: shown(row.original) })
     }
 
     fn rows(&self) -> Vec<Row<'_>> {
