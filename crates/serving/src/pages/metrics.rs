@@ -11,6 +11,7 @@ use prometheus::{GaugeVec, IntCounterVec, Opts, Registry, TextEncoder};
 
 use super::responses::{TEXT, of, plain};
 use super::{PageOptions, VersionInfo};
+use crate::health::HealthChecks;
 use crate::process::ProcessMetrics;
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
@@ -38,6 +39,8 @@ pub(super) struct MetricsPages {
     check: GaugeVec,
     checks: IntCounterVec,
     start: GaugeVec,
+    /// The checks of `/readyz` and the metric that repeats them: an alert cannot ask a page.
+    ready: Option<(HealthChecks, GaugeVec)>,
 }
 
 impl MetricsPages {
@@ -51,6 +54,10 @@ impl MetricsPages {
         }
         register(&registry, features(&options.features));
         register(&registry, missing(&options.missing_controllers));
+        let ready = options.readiness.clone().map(|checks| (checks, ready()));
+        if let Some((_, gauge)) = &ready {
+            register(&registry, gauge.clone());
+        }
         let slis = Registry::new();
         let check = gauges(
             "kubernetes_healthcheck",
@@ -76,6 +83,7 @@ impl MetricsPages {
             check,
             checks,
             start,
+            ready,
         }
     }
 
@@ -90,6 +98,10 @@ impl MetricsPages {
 
     /// The response for `/metrics`.
     pub(super) fn all(&self) -> Response<Bytes> {
+        if let Some((checks, gauge)) = &self.ready {
+            let passed = checks.readiness(false, &BTreeSet::new()).passed;
+            gauge.with_label_values::<&str>(&[]).set(f64::from(u8::from(passed)));
+        }
         let (mut families, disabled): (Vec<_>, Vec<_>) =
             self.registry.gather().into_iter().partition(|family| !self.disabled.contains(family.name()));
         families.extend(meta(&families, disabled.len()));
@@ -273,6 +285,10 @@ fn missing(controllers: &[String]) -> GaugeVec {
         gauge.with_label_values(&[name]).set(1.0);
     }
     gauge
+}
+
+fn ready() -> GaugeVec {
+    gauges("keleustes_ready", "[ALPHA] Whether this process may lead: 1 if /readyz passes.", &[])
 }
 
 fn gauges(name: &str, help: &str, labels: &[&str]) -> GaugeVec {

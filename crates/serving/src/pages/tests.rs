@@ -516,9 +516,11 @@ fn readiness_page_shows_the_reason_and_exists_only_with_checks() {
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     let reason = "[-]controllers failed: job-controller: not implemented\nreadyz check failed\n";
     assert_eq!(text(&response), reason);
+    assert!(text(&blocked.get("/metrics")).contains("\nkeleustes_ready 0\n"));
     checks.add_ping("controllers");
     let response = blocked.get("/readyz");
     assert_eq!((response.status(), text(&response)), (StatusCode::OK, "ok"));
+    assert!(text(&blocked.get("/metrics")).contains("\nkeleustes_ready 1\n"));
     assert_eq!(test_pages().get("/readyz").status(), StatusCode::NOT_FOUND);
 }
 
