@@ -7,6 +7,9 @@ use clap::Args;
 use xtask::dist;
 use xtask::workspace::{Workspace, cargo};
 
+/// The profile of programs that work for minutes; `release` is quick to build instead.
+const OPTIMISED: &str = "--profile=bench";
+
 /// A program that is run against a freshly built manager.
 #[derive(Args)]
 pub(crate) struct WithManager {
@@ -26,11 +29,11 @@ impl WithManager {
     pub(crate) fn run(&self, workspace: &Workspace, package: &str, program: &str) -> Result<ExitCode> {
         if self.packaged {
             let manager = dist::program::build(workspace)?;
-            let mut run = run_of(package, program, Some("--release"), &self.args);
+            let mut run = run_of(package, program, Some(OPTIMISED), &self.args);
             run.env("KELEUSTES_MANAGER", manager);
             return ended(run, workspace);
         }
-        let profile = self.release.then_some("--release");
+        let profile = self.release.then_some(OPTIMISED);
         let mut build = cargo();
         build.args(["build", "--package", "keleustes-manager"]).args(profile);
         ensure!(status(build, workspace)?.success(), "the manager does not build");
@@ -60,7 +63,7 @@ impl Standalone {
         package: &str,
         program: &str,
     ) -> Result<ExitCode> {
-        ended(run_of(package, program, Some("--release"), &self.args), workspace)
+        ended(run_of(package, program, Some(OPTIMISED), &self.args), workspace)
     }
 }
 

@@ -153,7 +153,10 @@ fn check_file_system(number: i64) -> anyhow::Result<()> {
         return Ok(());
     }
     let names: Vec<_> = LOCAL_FILE_SYSTEMS.iter().map(|(_, name)| *name).collect();
-    bail!("is on a file system (type {number:#x}) whose locks may be shared or lost; use {}", names.join(", "))
+    bail!(
+        "is on a file system (type {number:#x}) whose locks may be shared or lost; use {}",
+        names.join(", ")
+    )
 }
 
 #[cfg(test)]

@@ -119,7 +119,8 @@ impl Process {
         let skew = Arc::new(AtomicI64::new(0));
         let name = Self::name_of(number);
         let lock = Arc::default();
-        let supervisor = Supervisor { number, name, network, recorder, options, rng, skew: skew.clone(), lock };
+        let supervisor =
+            Supervisor { number, name, network, recorder, options, rng, skew: skew.clone(), lock };
         tokio::spawn(supervisor.run(incoming));
         Self { commands, skew }
     }

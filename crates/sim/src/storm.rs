@@ -195,8 +195,7 @@ impl<'a> SimulatedCluster<'a> {
             let (network, recorder) = (network.clone(), recorder.clone());
             let StormOptions { controllers, checks_lease, uses_predecessor_state, .. } = options.clone();
             let has_lock_file = schedule.lease_lock_files;
-            let manager =
-                ManagerOptions { controllers, checks_lease, uses_predecessor_state, has_lock_file };
+            let manager = ManagerOptions { controllers, checks_lease, uses_predecessor_state, has_lock_file };
             Process::start(number, network, recorder, manager, rng.fork())
         };
         let processes = (0..schedule.managers).map(start).collect();

@@ -143,7 +143,8 @@ fn leaders_ignoring_two_handovers_in_a_row_are_caught() {
             (5_500, Action::StopLeader),
         ]);
         let actions = actions.into_iter().map(|(at_ms, action)| TimedAction { at_ms, action }).collect();
-        let schedule = Schedule { seed: 11, managers: 3, nodes: 1, rbac: false, lease_lock_files: false, actions };
+        let schedule =
+            Schedule { seed: 11, managers: 3, nodes: 1, rbac: false, lease_lock_files: false, actions };
         let report =
             play(&schedule, &StormOptions { uses_predecessor_state: false, ..StormOptions::default() });
         report.violations.iter().any(|line| line.contains("where at most 2 were ever wanted"))

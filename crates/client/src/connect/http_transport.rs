@@ -197,9 +197,7 @@ impl Service<Uri> for ProxyConnector {
 
     fn call(&mut self, server: Uri) -> Self::Future {
         match self {
-            Self::Direct(tcp) => {
-                tcp.call(server).map_ok(discarding_on_close).map_err(BoxError::from).boxed()
-            }
+            Self::Direct(tcp) => tcp.call(server).map_ok(discarding_on_close).map_err(BoxError::from).boxed(),
             Self::Tunnel(tunnel) => {
                 tunnel.call(server).map_ok(discarding_on_close).map_err(BoxError::from).boxed()
             }
