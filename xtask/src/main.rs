@@ -97,15 +97,13 @@ fn run_command(command: Command) -> Result<ExitCode> {
         }
         Command::ControlPlane(options) => options.run(),
         Command::Real(program) => program.run(&workspace, "keleustes-scenarios", "real"),
-        Command::Judge(program) => program.run(&workspace, "keleustes-judge", "judge"),
-        Command::JudgeHpa(program) => program.run(&workspace, "keleustes-judge", "judge-hpa"),
-        Command::JudgeCron(program) => program.run(&workspace, "keleustes-judge", "judge-cron"),
-        Command::JudgeCertificates(program) => {
-            program.run(&workspace, "keleustes-judge", "judge-certificates")
-        }
-        Command::JudgeVolumes(program) => program.run(&workspace, "keleustes-judge", "judge-volumes"),
-        Command::JudgeCel(program) => program.run(&workspace, "keleustes-judge", "judge-cel"),
-        Command::Templates(program) => program.run(&workspace, "keleustes-judge", "templates"),
+        Command::Judge(program) => program.run(&workspace, "judge"),
+        Command::JudgeHpa(program) => program.run(&workspace, "judge-hpa"),
+        Command::JudgeCron(program) => program.run(&workspace, "judge-cron"),
+        Command::JudgeCertificates(program) => program.run(&workspace, "judge-certificates"),
+        Command::JudgeVolumes(program) => program.run(&workspace, "judge-volumes"),
+        Command::JudgeCel(program) => program.run(&workspace, "judge-cel"),
+        Command::Templates(program) => program.run(&workspace, "templates"),
         Command::Storm(program) => program.run_optimised(&workspace, "keleustes-sim", "storm"),
         Command::Bench(program) => program.run(&workspace, "keleustes-bench", "bench"),
         Command::Mutants(options) => options.run(&workspace),

@@ -33,11 +33,13 @@ impl WithManager {
             run.env("KELEUSTES_MANAGER", manager);
             return ended(run, workspace);
         }
-        let profile = self.release.then_some(OPTIMISED);
+        if !self.release {
+            return run_unoptimised(workspace, program, &self.args);
+        }
         let mut build = cargo();
-        build.args(["build", "--package", "keleustes-manager"]).args(profile);
+        build.args(["build", "--package", "keleustes-manager", OPTIMISED]);
         ensure!(status(build, workspace)?.success(), "the manager does not build");
-        ended(run_of(package, program, profile, &self.args), workspace)
+        ended(run_of(package, program, Some(OPTIMISED), &self.args), workspace)
     }
 }
 
@@ -51,9 +53,9 @@ pub(crate) struct Standalone {
 }
 
 impl Standalone {
-    /// Runs a program of a package and returns its exit code.
-    pub(crate) fn run(&self, workspace: &Workspace, package: &str, program: &str) -> Result<ExitCode> {
-        ended(run_of(package, program, None, &self.args), workspace)
+    /// Runs a program and returns its exit code.
+    pub(crate) fn run(&self, workspace: &Workspace, program: &str) -> Result<ExitCode> {
+        run_unoptimised(workspace, program, &self.args)
     }
 
     /// The same with optimisations, for CPU-bound programs.
@@ -65,6 +67,18 @@ impl Standalone {
     ) -> Result<ExitCode> {
         ended(run_of(package, program, Some(OPTIMISED), &self.args), workspace)
     }
+}
+
+/// Builds all programs of the workspace, then runs one. Together they use one set of features of their dependencies; cargo would
+/// compile most of the workspace anew for each program alone.
+fn run_unoptimised(workspace: &Workspace, program: &str, args: &[String]) -> Result<ExitCode> {
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--workspace", "--bins"]);
+    ensure!(status(build, workspace)?.success(), "the workspace does not build");
+    let this_program = std::env::current_exe().context("locating this program")?;
+    let mut run = Command::new(this_program.with_file_name(program));
+    run.args(args);
+    ended(run, workspace)
 }
 
 fn run_of(package: &str, program: &str, profile: Option<&str>, args: &[String]) -> Command {
