@@ -2,7 +2,7 @@
 //!
 //! A container that is killed restarts on the same machine at once, but its Lease names the dead process for another 15 s.
 //! Here each process locks a file and appends its identity to it. The kernel releases the lock when the last thread of a
-//! process is gone, so whoever gets the lock may take the Lease of exactly the identities that it finds in the file.
+//! process is gone, so the process that gets the lock may take the Lease of exactly the identities that it finds in the file.
 //!
 //! What is in the file counts only if it was written
 //! - in the same boot of the same machine: boot ids are random, so neither a reboot nor a disk that moved to another machine

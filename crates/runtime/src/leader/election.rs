@@ -58,7 +58,7 @@ pub struct LeaderElection {
     predecessor: Predecessor,
     /// The state that is handed over from one leader to the next.
     handover: Option<Arc<dyn Handover>>,
-    /// Tells which processes on this machine have ended; `None` without such a lock, or once it is taken.
+    /// Knows which processes on this machine have ended; `None` without such a lock, or once it is taken.
     process_lock: Option<Arc<dyn ProcessLock>>,
     /// Which failures are logged.
     failures: FailureLog,

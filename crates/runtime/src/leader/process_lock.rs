@@ -1,7 +1,7 @@
 //! Proof that earlier processes on this machine have ended, so that the Lease of one that crashed need not expire first.
 //!
 //! The proof is a lock that the kernel grants to one process at a time and takes back when that process has ended, however it
-//! ended. Whoever has the lock writes its identity behind it, after those that it finds there. A process that gets the lock
+//! ended. The process that has the lock writes its identity behind it, after those that it finds there. A process that gets the lock
 //! therefore knows that every process with one of these identities has ended, and a Lease that names one of them has no
 //! writer any more. It knows nothing about any other holder: that Lease expires as usual.
 //!
