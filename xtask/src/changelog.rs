@@ -1,6 +1,6 @@
 //! CHANGELOG.md, collected from the fragments: what an operator can notice in each release.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::house::changelog::{FOLDER, KINDS};
 use crate::workspace::Workspace;
@@ -35,6 +35,22 @@ pub fn collected(workspace: &Workspace) -> Result<String> {
     }
     let earlier = workspace.read(FILE).unwrap_or_default();
     Ok(render(env!("CARGO_PKG_VERSION"), fragments, &earlier))
+}
+
+/// The file, if it contains every fragment as it is now. Between releases it may lag behind: that is what fragments are for.
+///
+/// # Errors
+/// A fragment was added, changed or removed since the file was written.
+pub fn current(workspace: &Workspace) -> Result<String> {
+    same(workspace.read(FILE)?, &collected(workspace)?)
+}
+
+fn same(kept: String, collected: &str) -> Result<String> {
+    ensure!(
+        kept == collected,
+        "{FILE} is older than the fragments; run `cargo xtask changelog --write` and commit it"
+    );
+    Ok(kept)
 }
 
 fn render(version: &str, mut fragments: Vec<Fragment>, present: &str) -> String {
@@ -94,6 +110,13 @@ mod tests {
         let text =
             render("1.2.0", vec![fragment(0, "a", "A.")], &format!("old\n{END}\n\n## 1.1.0\n\nAs it was.\n"));
         assert!(text.ends_with(&format!("- A.\n\n{END}\n\n## 1.1.0\n\nAs it was.\n")), "{text}");
+    }
+
+    #[test]
+    fn outdated_file_stops_a_release() {
+        assert!(same("# Changelog\n- A.\n".to_owned(), "# Changelog\n- A.\n").is_ok());
+        let error = same("# Changelog\n- A.\n".to_owned(), "# Changelog\n- A.\n- B.\n").unwrap_err();
+        assert!(error.to_string().contains("cargo xtask changelog --write"), "{error}");
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     if revision.changed {
         eprintln!("warning: some files differ from commit {}, which the release will name", revision.commit);
     }
+    let notes = changelog::current(workspace)?;
     let version = version_of(workspace)?;
     let architecture = architecture()?;
     let folder = program::target_directory(workspace).join(format!("release-{version}"));
@@ -74,7 +75,7 @@ pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     for file in COPIED {
         put(&folder, file, workspace.read(file)?.as_bytes())?;
     }
-    put(&folder, changelog::FILE, changelog::collected(workspace)?.as_bytes())?;
+    put(&folder, changelog::FILE, notes.as_bytes())?;
     let checksums = checksums_of(&folder)?;
     put(&folder, CHECKSUMS, checksums.as_bytes())?;
     Ok(folder)
