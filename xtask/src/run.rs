@@ -70,7 +70,7 @@ impl Standalone {
 }
 
 /// Builds all programs of the workspace, then runs one. Together they use one set of features of their dependencies; cargo would
-/// compile most of the workspace anew for each program alone.
+/// recompile most of the workspace for each program alone.
 fn run_unoptimised(workspace: &Workspace, program: &str, args: &[String]) -> Result<ExitCode> {
     let mut build = cargo();
     build.args(["build", "--quiet", "--workspace", "--bins"]);
