@@ -75,7 +75,7 @@ impl LeaseLockFile {
             options.read(true).write(true).create(true).truncate(false).mode(0o600);
             let file = options.open(path)?;
             ensure!(file.metadata()?.is_file(), "not a regular file");
-            check_file_system(i64::try_from(rustix::fs::fstatfs(&file)?.f_type).unwrap_or_default())?;
+            check_file_system(rustix::fs::fstatfs(&file)?.f_type)?;
             let boot_id =
                 std::fs::read_to_string(boot_id).with_context(|| format!("reading {}", boot_id.display()))?;
             ensure!(!boot_id.trim().is_empty(), "{BOOT_ID} is empty");

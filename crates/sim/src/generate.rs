@@ -51,7 +51,7 @@ pub fn generate_schedule(seed: u64) -> Schedule {
     let mut at = FIRST_AT;
     let rbac = generator.rng.u8(..100) < 20;
     // Half of all storms, whatever else is drawn.
-    let lease_lock_files = seed.count_ones() % 2 == 0;
+    let lease_lock_files = seed.count_ones().is_multiple_of(2);
     let mut schedule = Schedule { seed, managers, nodes, rbac, lease_lock_files, actions: Vec::new() };
     for _ in 0..actions {
         at += generator.rng.u64(..mean_gap_ms * 2);
