@@ -64,6 +64,7 @@ fn effective(options: &Options) -> String {
     let _ = writeln!(text, "{throttle:?} {} {}", client.use_service_account_credentials, client.json_only);
     let _ = writeln!(text, "{:?} {:?}", process_context::cache_options(options), run::api_server(options));
     let _ = writeln!(text, "{:?} {:?}", run::election_config(options, "me"), run::migration(options));
+    let _ = writeln!(text, "{:?}", options.leader_election.lock_file);
     let _ = writeln!(text, "{:?} {:?}", run::start_and_stop(options), logging::from_options(&options.logs));
     if options.serving.is_enabled() {
         let _ = writeln!(text, "{:?}", serving::serving(options).unwrap());

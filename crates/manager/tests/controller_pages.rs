@@ -356,10 +356,10 @@ fn row(path: &str, first_column: &str) -> Vec<String> {
 fn stated_failover_times_are_the_measured_ones() {
     let measured = row("docs/measurements.md", "SIGTERM");
     let original = measured[2].split(" (").next().unwrap_or_default();
-    let stated = row("README.md", "SIGTERM of the leader to the standby's first write");
-    assert_eq!(stated[1..], [measured[1].as_str(), original], "README.md and docs/measurements.md differ");
     let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("the file exists");
-    let operating = read("docs/operating.md");
-    assert!(operating.contains(&measured[1]) && operating.contains(original), "docs/operating.md differs");
+    for page in ["README.md", "docs/operating.md"] {
+        let text = read(page);
+        assert!(text.contains(&measured[1]) && text.contains(original), "{page} states other times");
+    }
     assert!(read("crates/manager/src/playground/demo.rs").contains(original), "the demo states another time");
 }

@@ -30,7 +30,7 @@ fn flags_of_the_unit() -> Vec<String> {
 #[test]
 fn flags_of_a_kubeadm_manifest_are_accepted() {
     let flags = flags_of_the_manifest();
-    assert_eq!(flags.len(), 17);
+    assert_eq!(flags.len(), 18);
     let options = read(flags.into_iter().map(Into::into)).unwrap();
     assert!(options.notices.is_empty() && options.warnings.is_empty(), "{:?}", options.warnings);
     assert!(options.leader_election.leader_elect && options.cloud.use_service_account_credentials);
