@@ -7,7 +7,7 @@
 //! holds names, reasons, conditions and messages, and neither specs nor data.
 
 pub mod diagnosis;
-mod dry_run;
+pub(crate) mod dry_run;
 mod explanation;
 mod names;
 mod neighbours;
@@ -36,6 +36,8 @@ use crate::process_context::ProcessContext;
 
 /// How many journal entries an explanation shows.
 const DECISIONS_MAX: usize = 15;
+/// How many of the planned writes of one item it shows.
+const WRITES_MAX: usize = 20;
 /// How many causes it shows.
 const CAUSES_MAX: usize = 3;
 
@@ -142,7 +144,7 @@ impl Explainer {
         for controller in self.inspection.controllers() {
             for a_loop in &controller.loops {
                 for item in self.items_for(a_loop, &object.resource, &object.key) {
-                    let dry_run = self.dry_run(&controller, a_loop, &item).await;
+                    let dry_run = self.dry_run(&controller, a_loop, &item, None).await;
                     let mut waiting = self.waiting(controller.name, a_loop.queue, &item);
                     if waiting.is_empty() && !self.inspection.leads() {
                         waiting.extend(dry_run.requeue_after.map(|delay| {
@@ -156,8 +158,8 @@ impl Explainer {
                         controller: controller.name,
                         queue: a_loop.queue,
                         item: item.to_string(),
-                        writes: dry_run.writes,
-                        writes_not_shown: dry_run.writes_not_shown,
+                        writes: dry_run.writes.iter().take(WRITES_MAX).map(WantedWrite::of).collect(),
+                        writes_not_shown: dry_run.writes.len().saturating_sub(WRITES_MAX),
                         events: dry_run.events,
                         error: dry_run.error,
                         not_computed: dry_run.not_computed,
@@ -191,11 +193,15 @@ impl Explainer {
     }
 
     async fn manager_state(&self) -> ManagerState {
-        let leader = match &self.lease {
+        ManagerState { leads: self.inspection.leads(), leader: self.leader().await }
+    }
+
+    /// The holder of the Lease, if it can be read.
+    pub async fn leader(&self) -> Option<String> {
+        match &self.lease {
             Some(lease) => self.holder_of(lease).await,
             None => None,
-        };
-        ManagerState { leads: self.inspection.leads(), leader }
+        }
     }
 
     async fn holder_of(&self, lease: &Key) -> Option<String> {

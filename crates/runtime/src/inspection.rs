@@ -41,6 +41,7 @@ pub(crate) struct RegisteredLoop {
     pub(crate) keyed_by: Option<KindEntry>,
     pub(crate) watches: Vec<Watch>,
     pub(crate) reads: Vec<KindEntry>,
+    pub(crate) initial_items: Vec<Item>,
     pub(crate) reconciler: Arc<dyn AnyReconciler>,
 }
 
@@ -84,6 +85,7 @@ impl Inspection {
                 keyed_by: a_loop.keyed_by.clone(),
                 watches: a_loop.watches.clone(),
                 reads: a_loop.reads.clone(),
+                initial_items: a_loop.initial_items.clone(),
                 reconciler: a_loop.reconciler.clone(),
             });
             let entry = Arc::new(RegisteredController {

@@ -28,6 +28,8 @@ use crate::inspection::{Inspection, LoopCounters};
 use crate::metrics::Metrics;
 use crate::monitors::{EffectsSink, Monitors};
 use crate::queue::Queue;
+use crate::shadow::comparison::Decider;
+use crate::shadow::{Shadow, ShadowWriter};
 use crate::status_coalescing::StatusCoalescer;
 
 /// A reconcile that takes longer than this is logged.
@@ -57,6 +59,8 @@ pub struct ControllerContext {
     pub predecessor_state: Arc<PredecessorState>,
     /// Where loops and their decisions can be looked up.
     pub inspection: Inspection,
+    /// Takes the decisions of a process that writes nothing.
+    pub shadow: Option<Shadow>,
 }
 
 /// A running controller. Dropping it removes its event handlers; [`RunningController::stop`] also waits for
@@ -86,6 +90,7 @@ pub(crate) struct RunningLoop {
     effects_router: Arc<EffectsRouter>,
     metrics: Metrics,
     clocks: Clocks,
+    shadow: Option<Shadow>,
     stop: CancellationToken,
 }
 
@@ -213,6 +218,7 @@ pub async fn start(
             effects_router: effects_router.clone(),
             metrics: context.metrics.clone(),
             clocks: context.clocks.clone(),
+            shadow: context.shadow.clone(),
             stop: CancellationToken::new(),
         });
         running.show_deferred_kinds(&context.predecessor_state);
@@ -446,8 +452,30 @@ impl RunningLoop {
     }
 
     async fn sync(&self, item: &Item) -> Result<Requeue, ReconcileError> {
-        let mut io = LoopIo { a_loop: self, item };
+        if let Some(shadow) = &self.shadow {
+            return self.sync_in_shadow(shadow, item).await;
+        }
+        let mut io = LoopIo { a_loop: self, item, shadow_writer: None };
         self.spec.reconciler.reconcile_boxed(&mut Context::new(&mut io), item).await
+    }
+
+    /// A reconcile that ends at its first plan with writes, which become decisions.
+    async fn sync_in_shadow(&self, shadow: &Shadow, item: &Item) -> Result<Requeue, ReconcileError> {
+        let writer = ShadowWriter::default();
+        let mut io = LoopIo { a_loop: self, item, shadow_writer: Some(&writer) };
+        let mut context = Context::new(&mut io);
+        let planned = std::future::poll_fn(|_| match writer.has_planned() {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        });
+        let finished = tokio::select! {
+            biased;
+            result = self.spec.reconciler.reconcile_boxed(&mut context, item) => Some(result?),
+            () = planned => None,
+        };
+        let decider = Decider { controller: self.controller, queue: self.spec.queue, item: item.clone() };
+        let again = shadow.decided(&decider, writer.take());
+        Ok(finished.or(again.map(Requeue::After)).unwrap_or(Requeue::Forget))
     }
 
     /// Counts a reconcile, and logs it if it took long.
@@ -532,6 +560,8 @@ impl RunningLoop {
 struct LoopIo<'a> {
     a_loop: &'a RunningLoop,
     item: &'a Item,
+    /// Takes the plans in place of the executor.
+    shadow_writer: Option<&'a ShadowWriter>,
 }
 
 impl ReconcileIo for LoopIo<'_> {
@@ -540,7 +570,10 @@ impl ReconcileIo for LoopIo<'_> {
     }
 
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
-        Box::pin(self.a_loop.executor.apply(self.item, plan))
+        match self.shadow_writer {
+            Some(writer) => Box::pin(writer.apply(&self.a_loop.executor, plan)),
+            None => Box::pin(self.a_loop.executor.apply(self.item, plan)),
+        }
     }
 
     fn measure(&mut self, measurement: Measurement) {

@@ -20,6 +20,7 @@ mod namespaces;
 mod outages;
 mod plan_features;
 mod resource_claims;
+mod shadow;
 mod status_coalescing;
 mod taint_eviction;
 mod test_cluster;
