@@ -1,6 +1,7 @@
-//! Serves what runs inside: `/debug/keleustes/explain` explains an object, `/debug/keleustes/` is a live page.
+//! Serves what runs inside: `/debug/keleustes/explain` explains an object, `/debug/keleustes/` is a live page,
+//! `/debug/keleustes/shadow` is the report of a shadow.
 //!
-//! Both are behind the authentication and authorization of the secure port, as `/metrics` is. A ClusterRole that
+//! All are behind the authentication and authorization of the secure port, as `/metrics` is. A ClusterRole that
 //! grants them is in `packaging/explain`.
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use http::header::{
 };
 use http::{HeaderValue, Response, StatusCode};
 use keleustes_runtime::explain::{ExplainError, ExplainRequest, Explainer};
+use keleustes_runtime::shadow::Shadow;
 use keleustes_serving::{Pages, SubtreeRequest};
 use serde_json::json;
 
@@ -29,13 +31,13 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Adds the pages. Explanations are computed on the runtime of the caller, whose connections they share.
-pub(crate) fn add_pages(pages: &Pages, explainer: Explainer) {
+pub(crate) fn add_pages(pages: &Pages, explainer: Explainer, shadow: Option<Shadow>) {
     let runtime = tokio::runtime::Handle::current();
     pages.add_subtree(
         PREFIX,
         Arc::new(move |request| {
-            let explainer = explainer.clone();
-            let response = runtime.spawn(async move { respond(&explainer, &request).await });
+            let (explainer, shadow) = (explainer.clone(), shadow.clone());
+            let response = runtime.spawn(async move { respond(&explainer, shadow.as_ref(), &request).await });
             Box::pin(async move {
                 response.await.unwrap_or_else(|_| {
                     tracing::error!("panic while explaining an object");
@@ -50,13 +52,18 @@ pub(crate) fn add_pages(pages: &Pages, explainer: Explainer) {
     );
 }
 
-async fn respond(explainer: &Explainer, request: &SubtreeRequest) -> Response<Bytes> {
+async fn respond(
+    explainer: &Explainer,
+    shadow: Option<&Shadow>,
+    request: &SubtreeRequest,
+) -> Response<Bytes> {
     match request.path.as_str() {
         "" => reply(StatusCode::OK, "text/html; charset=utf-8", HTML),
         "page.js" => reply(StatusCode::OK, "text/javascript; charset=utf-8", SCRIPT),
         "page.css" => reply(StatusCode::OK, "text/css; charset=utf-8", STYLE),
         "overview" => overview(explainer),
         "explain" => explain(explainer, &request.query).await,
+        "shadow" => shadow_report(explainer, shadow, &request.query).await,
         _ => reply(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n"),
     }
 }
@@ -65,6 +72,18 @@ fn overview(explainer: &Explainer) -> Response<Bytes> {
     let overview = explainer.inspection.overview(&explainer.caches, DECISIONS_MAX);
     let text = serde_json::to_string(&overview).unwrap_or_default();
     reply(StatusCode::OK, "application/json", text)
+}
+
+async fn shadow_report(explainer: &Explainer, shadow: Option<&Shadow>, query: &str) -> Response<Bytes> {
+    let Some(shadow) = shadow else {
+        let text = "this manager runs without --shadow, so it compares nothing\n";
+        return reply(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", text);
+    };
+    let report = shadow.report(explainer.leader().await);
+    if read_query(query).1 == "text" {
+        return reply(StatusCode::OK, "text/plain; charset=utf-8", report.text());
+    }
+    reply(StatusCode::OK, "application/json", serde_json::to_string(&report).unwrap_or_default())
 }
 
 async fn explain(explainer: &Explainer, query: &str) -> Response<Bytes> {

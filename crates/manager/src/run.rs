@@ -77,7 +77,7 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
     let gate = gate(&house, options, &team, &locks);
     let (health, readiness) = (HealthChecks::new(), HealthChecks::new());
     readiness.add("controllers", gate.readiness());
-    if options.leader_election.leader_elect {
+    if election_config(options, &identity).is_some() {
         health.add("leaderElection", locks.health());
     }
     let mut background = JoinSet::new();
@@ -85,15 +85,12 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
     let opened = serving::open(&house, options, checks, &team.missing, verbosity).await?;
     let (server, pages) = opened.map_or((None, None), |opened| (opened.server, Some(opened.pages)));
     house.inspection.register(&team.members);
-    if let Some(pages) = &pages {
-        let lease = election_config(options, &identity).map(|election| election.lease);
-        inspect::add_pages(pages, Explainer::new(&house, lease));
-    }
+    look_inside(&house, options, pages.as_ref(), &stop, &mut background);
     if let Some(server) = server {
         let stopped = stop.clone().cancelled_owned();
         background.spawn(async move { server.run_on_own_thread(stopped).await.context("serving") });
     }
-    if options.leader_election.leader_elect && options.gates.enabled("CoordinatedLeaderElection") {
+    if election_config(options, &identity).is_some_and(|election| election.coordinated) {
         let candidate = candidate(&house, options, identity);
         health.add("informer-sync", candidate.health());
         let stopped = stop.clone().cancelled_owned();
@@ -117,10 +114,32 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
     result
 }
 
+/// Adds the pages about what runs inside, and starts the comparison of a shadow.
+fn look_inside(
+    house: &ProcessContext,
+    options: &Options,
+    pages: Option<&Pages>,
+    stop: &CancellationToken,
+    background: &mut JoinSet<anyhow::Result<()>>,
+) {
+    let explainer = Explainer::new(house, options.leader_election.leader_elect.then(|| lease_key(options)));
+    if let Some(pages) = pages {
+        inspect::add_pages(pages, explainer.clone(), house.shadow.clone());
+    }
+    if let Some(shadow) = house.shadow.clone() {
+        let stopped = stop.clone();
+        background.spawn(async move {
+            shadow.run(explainer, stopped).await;
+            Ok(())
+        });
+    }
+}
+
 /// The gate before leading. Controllers that another program runs do not count.
 fn gate(house: &ProcessContext, options: &Options, team: &ControllerSelection, locks: &Locks) -> LeadGate {
     let missing = team.missing.iter().copied().filter(|name| locks.lock_of(name).is_some());
-    let is_open = options.generic.allow_missing_controllers;
+    // A shadow compares what it can: the leader does the rest.
+    let is_open = options.generic.allow_missing_controllers || options.debugging.shadow;
     LeadGate::new(is_open, missing.collect(), &team.members, &house.caches)
 }
 
@@ -166,14 +185,25 @@ fn lease_lock_file(options: &Options, lease: &Key) -> anyhow::Result<Option<Arc<
     Ok(Some(Arc::new(LeaseLockFile::open(path.as_ref(), lease.clone())?)))
 }
 
-/// The leader election; `None` if it is disabled.
+/// The Lease of the leader election.
+fn lease_key(options: &Options) -> Key {
+    let flags = &options.leader_election;
+    Key::namespaced(flags.resource_namespace.as_str(), flags.resource_name.as_str())
+}
+
+/// The window of shadow mode; `None` if this process leads or stands by.
+pub(crate) fn shadow_window(options: &Options) -> Option<Duration> {
+    options.debugging.shadow.then(|| options.debugging.shadow_window.to_std())
+}
+
+/// The leader election; `None` if it is disabled, or this process is a shadow.
 pub(crate) fn election_config(options: &Options, identity: &str) -> Option<leader::LeaderElectionConfig> {
     let flags = &options.leader_election;
-    if !flags.leader_elect {
+    if !flags.leader_elect || options.debugging.shadow {
         return None;
     }
     let mut settings = leader::LeaderElectionConfig::new(identity.to_owned());
-    settings.lease = Key::namespaced(flags.resource_namespace.as_str(), flags.resource_name.as_str());
+    settings.lease = lease_key(options);
     settings.lease_duration = flags.lease_duration.to_std();
     settings.renew_deadline = flags.renew_deadline.to_std();
     settings.retry_period = flags.retry_period.to_std();
@@ -281,7 +311,9 @@ impl Duty<'_> {
         let roster = ControllerSet { controllers: members, first: FIRST, start_interval: interval };
         let begins = |members: &[Controller]| {
             self.house.inspection.register(members);
-            self.house.inspection.start_leading();
+            if self.house.shadow.is_none() {
+                self.house.inspection.start_leading();
+            }
             self.health.add_pings(members.iter().map(|controller| controller.name));
             if let Some(pages) = self.pages {
                 serving::register_debug_pages(pages, members);
