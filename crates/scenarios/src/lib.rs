@@ -42,6 +42,7 @@ mod root_ca;
 mod selinux;
 mod service_cidrs;
 mod services;
+mod shadow;
 mod shutdown;
 mod test_cluster;
 mod tokens;
@@ -286,4 +287,5 @@ pub const ALL: &[Scenario] = scenarios! {
     Processes failover::cleared_lease_holder_never_has_two_writers;
     BesideOriginal failover::leadership_alternates_with_the_original;
     BesideOriginal handover::leaders_change_during_rollouts;
+    BesideOriginal shadow::shadow_agrees_with_the_original;
 };
