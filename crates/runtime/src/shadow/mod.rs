@@ -1,7 +1,7 @@
 //! Shadow mode: runs beside any leader, writes nothing, and reports where this process would have acted differently.
 //!
 //! The loops of all controllers run as under a Lease, with one exception: a reconcile ends at its first plan with
-//! writes ([`ShadowWriter`]), which becomes a set of pending decisions instead of requests. There is nothing for the gate
+//! writes (`ShadowWriter`), which becomes a set of pending decisions instead of requests. There is nothing for the gate
 //! to wait for, because nothing is written: the item is reconciled again as soon as the caches move, and after a second
 //! in any case. [`comparison`] compares the decisions with what watches deliver ([`effect`]).
 //!
