@@ -40,5 +40,7 @@ pub mod service;
 pub mod state_dir;
 
 pub use faults::{FaultRule, Faults, InjectedFault};
-pub use kernel::{ApiResult, EntropySource, Status, StatusCause, StatusReason, TokenVerifier, User};
+pub use kernel::{
+    ApiResult, EntropySource, MetricsSource, Status, StatusCause, StatusReason, TokenVerifier, User,
+};
 pub use service::{ApiServer, Builder, LoggedRequest};

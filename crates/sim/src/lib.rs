@@ -17,6 +17,7 @@
 //! | [`checks`] | the invariants |
 //! | [`user`] | performs user actions |
 //! | `user_interference` | user actions on objects that controllers create |
+//! | `user_autoscalers` | user actions on autoscalers and their load |
 //! | `user_devices` | user actions on pods with devices, their claims and taints |
 //! | `user_volumes` | user actions on claims, volumes and the pods that use them |
 //! | [`storm`] | runs one schedule |
@@ -43,6 +44,7 @@ pub mod shrink;
 pub mod soak;
 pub mod storm;
 pub mod user;
+mod user_autoscalers;
 mod user_devices;
 mod user_interference;
 mod user_volumes;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use keleustes_apiserver::{ApiServer, User, clock};
+use keleustes_apiserver::{ApiServer, MetricsSource, User, clock};
 use keleustes_controllers::{ControllersOptions, all_controllers};
 use keleustes_hollow::{Hollow, HollowHandle};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -177,6 +177,10 @@ impl<'a> SimulatedCluster<'a> {
             .rbac(schedule.rbac)
             .request_log_limit(0)
             .keep_parsed(true)
+            .metrics(MetricsSource {
+                pod_usage: keleustes_hollow::pod_usage,
+                external: keleustes_hollow::external_metrics,
+            })
             .build();
         for object in checks::bootstrap_tokens::initial_objects() {
             server.seed(object).unwrap_or_else(|error| panic!("the initial objects are valid: {error:?}"));
@@ -208,6 +212,11 @@ impl<'a> SimulatedCluster<'a> {
 
     async fn perform(&self, action: &Action) {
         let process = |number: &usize| self.processes.get(*number);
+        if !matches!(action, Action::User(_))
+            || matches!(action, Action::User(UserAction::TamperWithLease(_)))
+        {
+            self.recorder.on_fault();
+        }
         match action {
             Action::User(action) => self.user.perform(action).await,
             Action::Fault(fault) => self.network.inject(fault.clone()),

@@ -16,6 +16,7 @@ use super::objects::{
     CONFIG_MAPS, DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SECRETS, SERVICES, create_all, create_namespaces,
     delete_all, deployment, job, list, patch_all, service,
 };
+use super::schedules::{self, AUTOSCALERS_LOAD};
 use crate::requests::{NAMESPACES, define, items};
 
 /// A load and its name.
@@ -32,6 +33,8 @@ pub(super) const LOADS: &[Load] = &[
     Load { name: "jobs", play: |cluster| jobs(cluster).boxed_local() },
     Load { name: "bulk", play: |cluster| bulk(cluster).boxed_local() },
     Load { name: "kinds", play: |cluster| kinds(cluster).boxed_local() },
+    Load { name: AUTOSCALERS_LOAD, play: |cluster| schedules::autoscalers(cluster).boxed_local() },
+    Load { name: "cronjobs", play: |cluster| schedules::cron_jobs(cluster).boxed_local() },
     Load { name: "growth-pods", play: |cluster| growth::pods(cluster).boxed_local() },
     Load { name: "growth-nodes", play: |cluster| growth::nodes(cluster).boxed_local() },
     Load { name: "growth-objects", play: |cluster| growth::objects(cluster).boxed_local() },

@@ -10,6 +10,7 @@ mod profile;
 mod projection;
 mod proxy;
 mod report;
+mod schedules;
 
 use std::path::PathBuf;
 

@@ -9,6 +9,7 @@ mod hostile;
 mod kinds;
 mod kubectl;
 mod lists;
+mod metrics;
 mod namespaces;
 mod patches;
 mod pods;
