@@ -103,6 +103,9 @@ impl Kernel {
         };
         let mut new = finish(new)?;
         keep_system_fields(live, &mut new);
+        if subresource == Some("resize") {
+            self.set_limit_range_defaults(&mut new);
+        }
         prepare::update(resource, subresource, live, &mut new, write.now);
         if write.has_empty_lists {
             let generation = meta(live, "generation").and_then(Value::as_i64).unwrap_or(0);
@@ -120,9 +123,7 @@ impl Kernel {
             self.warnings.extend(warnings::for_object(resource, Some(live), &new));
             self.warnings.extend(self.options.warn_about.into_iter().flat_map(|problems| problems(&new)));
         }
-        if subresource.is_none() {
-            self.validate_admission_of_update(resource, live, &new)?;
-        }
+        self.validate_admission_of_update(target, live, &new)?;
         self.charge_quotas(&Charge::of_update(target, [live, &new], dry_run, write.now))?;
         keep_timestamps(live, &mut new);
         if !dry_run && !removed {

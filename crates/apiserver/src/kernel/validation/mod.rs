@@ -6,6 +6,7 @@
 mod access;
 mod extensions;
 mod gated;
+mod host_access;
 mod kinds;
 mod migrations;
 pub(crate) mod networking;
