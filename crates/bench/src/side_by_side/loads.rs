@@ -11,11 +11,11 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::bench_cluster::BenchCluster;
-use super::growth;
 use super::objects::{
     CONFIG_MAPS, DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SECRETS, SERVICES, create_all, create_namespaces,
     delete_all, deployment, job, list, patch_all, service,
 };
+use super::{growth, storage};
 use crate::requests::{NAMESPACES, define, items};
 
 /// A load and its name.
@@ -32,6 +32,8 @@ pub(super) const LOADS: &[Load] = &[
     Load { name: "jobs", play: |cluster| jobs(cluster).boxed_local() },
     Load { name: "bulk", play: |cluster| bulk(cluster).boxed_local() },
     Load { name: "kinds", play: |cluster| kinds(cluster).boxed_local() },
+    Load { name: "claims", play: |cluster| storage::claims(cluster).boxed_local() },
+    Load { name: "attachments", play: |cluster| storage::attachments(cluster).boxed_local() },
     Load { name: "growth-pods", play: |cluster| growth::pods(cluster).boxed_local() },
     Load { name: "growth-nodes", play: |cluster| growth::nodes(cluster).boxed_local() },
     Load { name: "growth-objects", play: |cluster| growth::objects(cluster).boxed_local() },

@@ -10,6 +10,7 @@ mod profile;
 mod projection;
 mod proxy;
 mod report;
+mod storage;
 
 use std::path::PathBuf;
 

@@ -23,3 +23,4 @@ mod resource_claims;
 mod status_coalescing;
 mod taint_eviction;
 mod test_cluster;
+mod volume_binder;

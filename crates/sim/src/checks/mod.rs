@@ -8,6 +8,7 @@
 pub mod access;
 pub mod adoption;
 pub mod aggregated_roles;
+pub mod attachments;
 pub mod bootstrap_tokens;
 pub mod cronjob;
 pub mod daemonset;
@@ -112,6 +113,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(tokens::Tokens),
         Box::new(aggregated_roles::AggregatedRoles),
         Box::new(bootstrap_tokens::BootstrapTokens),
+        Box::new(attachments::Attachments::default()),
         Box::new(volume_binding::VolumeBinding),
         Box::new(volume_protection::VolumeProtection::default()),
         Box::new(migrations::Migrations::default()),
