@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta};
 use keleustes_plan::{
-    AnyChange, Applied, BoxFuture, Context, Effects, Enqueue, FetchResult, Item, ListRequest, ListResult,
-    Measurement, Plan, ReadRequest, ReconcileError, ReconcileIo, Requeue, ScratchMemory, Step, View,
+    AnyChange, Applied, BoxFuture, Context, Effects, FetchResult, Item, ListRequest, ListResult, Plan,
+    ReadRequest, ReconcileError, ReconcileIo, Requeue, ScratchMemory, Step, View,
 };
 use parking_lot::Mutex;
 
@@ -55,7 +55,7 @@ impl Explainer {
             let Some(object) = cache.and_then(|cache| cache.object(key)) else { continue };
             let change = AnyChange { old: None, new: Some(object), resync: false };
             let Some(reader) = self.synced_reader(a_loop) else { continue };
-            let mut enqueue = Enqueue::default();
+            let mut enqueue = Effects::default();
             let collect = AssertUnwindSafe(|| {
                 scratch.scope(|| reader.with_view(&mut |view| watch.enqueue(&change, view, &mut enqueue)));
             });
@@ -185,10 +185,6 @@ impl ReconcileIo for DryRunIo {
         // What the reconcile does after these writes depends on their outcomes.
         Box::pin(std::future::pending())
     }
-
-    fn measure(&mut self, _: Measurement) {}
-
-    fn enqueue(&mut self, _: Item) {}
 
     fn effects(&mut self, _: Effects) {}
 
