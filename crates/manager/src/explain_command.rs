@@ -43,12 +43,12 @@ const WATCH_EVERY: Duration = Duration::from_secs(2);
 
 /// What the arguments ask for.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Arguments {
+pub(crate) struct Arguments {
     resource: String,
     name: String,
     namespace: Option<String>,
-    output: String,
-    watch: bool,
+    pub(crate) output: String,
+    pub(crate) watch: bool,
     kubeconfig: Option<PathBuf>,
     server: Option<String>,
     certificate_authority: Option<PathBuf>,
@@ -72,15 +72,28 @@ pub(crate) fn refuse_as_plugin(program: &str, first: Option<&str>) -> Option<Exi
 
 /// Runs the command.
 pub(crate) fn run(args: &[&str]) -> ExitCode {
+    run_with(args, HELP, |args| {
+        let arguments = Arguments::read(args)?;
+        block_on(explain(&arguments))
+    })
+}
+
+/// Runs a command on an async runtime of its own.
+pub(crate) fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
+}
+
+/// Runs a command, or prints its help.
+pub(crate) fn run_with(
+    args: &[&str],
+    help: &str,
+    command: impl FnOnce(&[&str]) -> anyhow::Result<()>,
+) -> ExitCode {
     if args.iter().any(|arg| matches!(*arg, "--help" | "-h")) {
-        print!("{HELP}");
+        crate::command::say(help);
         return ExitCode::SUCCESS;
     }
-    let done = Arguments::read(args).and_then(|arguments| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(explain(&arguments))
-    });
-    match done {
+    match command(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("Error: {error:#}");
@@ -91,6 +104,13 @@ pub(crate) fn run(args: &[&str]) -> ExitCode {
 
 impl Arguments {
     fn read(args: &[&str]) -> anyhow::Result<Self> {
+        let (mut read, names) = Self::read_flags(args)?;
+        (read.resource, read.name) = object_name(&names)?;
+        Ok(read)
+    }
+
+    /// The flags of all commands that ask a running manager, and the other words.
+    pub(crate) fn read_flags<'a>(args: &[&'a str]) -> anyhow::Result<(Self, Vec<&'a str>)> {
         let mut read = Self { output: "text".to_owned(), ..Self::default() };
         let mut names = Vec::new();
         let mut args = args.iter();
@@ -116,8 +136,7 @@ impl Arguments {
                 }
             }
         }
-        (read.resource, read.name) = object_name(&names)?;
-        Ok(read)
+        Ok((read, names))
     }
 
     fn set(&mut self, flag: &str, value: &str) -> anyhow::Result<()> {
@@ -164,7 +183,15 @@ fn object_name(names: &[&str]) -> anyhow::Result<(String, String)> {
     Ok((resource.to_owned(), name.to_owned()))
 }
 
-async fn explain(arguments: &Arguments) -> anyhow::Result<()> {
+/// A running manager, and the namespace of the caller's context.
+struct RunningManager {
+    client: kube::Client,
+    server: OtherServer,
+    namespace: Option<String>,
+}
+
+/// Connects to the manager that the arguments and the kubeconfig name.
+async fn connect(arguments: &Arguments) -> anyhow::Result<RunningManager> {
     let path = arguments.kubeconfig()?;
     let kubeconfig =
         Kubeconfig::read_from(&path).with_context(|| format!("kubeconfig {}", path.display()))?;
@@ -177,17 +204,32 @@ async fn explain(arguments: &Arguments) -> anyhow::Result<()> {
     let connection = Connection::open_other_server(&path, &server)?;
     connection.prefetch_credentials().await?;
     let client = ClientFactory::new(connection, ClientOptions::default()).root("explain");
-    let namespace = arguments.namespace.clone().or(context.namespace).unwrap_or_else(|| "default".to_owned());
-    let wire_output = if arguments.output == "text" { "text" } else { "json" };
+    Ok(RunningManager { client, server, namespace: context.namespace })
+}
+
+async fn explain(arguments: &Arguments) -> anyhow::Result<()> {
+    let manager = connect(arguments).await?;
+    let namespace = arguments.namespace.as_ref().or(manager.namespace.as_ref());
     let call = Call::raw(Method::GET, PATH)
         .query("resource", arguments.resource.as_str())
         .query("name", arguments.name.as_str())
-        .query("namespace", namespace)
-        .query("output", wire_output);
+        .query("namespace", namespace.map_or("default", String::as_str));
+    show(&manager, arguments, call).await
+}
+
+/// Asks a running manager for one of its pages, and prints it.
+pub(crate) async fn ask(arguments: &Arguments, path: &'static str) -> anyhow::Result<()> {
+    show(&connect(arguments).await?, arguments, Call::raw(Method::GET, path)).await
+}
+
+/// Prints a page, and again whenever it changes if it is watched.
+async fn show(manager: &RunningManager, arguments: &Arguments, call: Call) -> anyhow::Result<()> {
+    let RunningManager { client, server, .. } = manager;
+    let call = call.query("output", if arguments.output == "text" { "text" } else { "json" });
     let mut last = String::new();
     loop {
-        let answer = call.send_for_bytes(&client).await;
-        let answer = answer.map_err(|error| anyhow!("{}", hint(&server, &error.to_string())))?;
+        let answer = call.send_for_bytes(client).await;
+        let answer = answer.map_err(|error| anyhow!("{}", hint(server, &error.to_string())))?;
         let text = print(&arguments.output, &String::from_utf8_lossy(&answer))?;
         if text != last {
             let separator = if last.is_empty() || arguments.output == "json" { "" } else { "---\n" };
@@ -225,6 +267,8 @@ fn hint(server: &OtherServer, error: &str) -> String {
     } else if error.contains("forbidden") || error.contains("Forbidden") || error.contains("cannot get path")
     {
         "the ClusterRole keleustes-explain in packaging/explain grants it"
+    } else if error.contains("without --shadow") {
+        "ask the shadow, which has a port of its own: --server"
     } else if error.contains("404") || error.contains("not found") && !error.contains("resource type") {
         "is this a manager that can explain?"
     } else {

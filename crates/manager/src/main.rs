@@ -16,6 +16,7 @@ mod playground;
 mod process_context;
 mod run;
 mod serving;
+mod shadow_report;
 #[cfg(test)]
 mod table_of_effects;
 mod time_zones;

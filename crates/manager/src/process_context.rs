@@ -21,7 +21,10 @@ pub(crate) fn build_process_context(
     if !streaming_lists {
         context.caches.disable_watch_list();
     }
-    context
+    match crate::run::shadow_window(options) {
+        Some(window) => context.shadowing(window),
+        None => context,
+    }
 }
 
 /// The options of all clients.
@@ -29,7 +32,9 @@ pub(crate) fn client_options(options: &Options) -> ClientOptions {
     let throttle = options.client.throttle.as_ref();
     ClientOptions {
         throttle: throttle.map(|rate| RateLimit { qps: rate.qps, burst: rate.burst.unsigned_abs() }),
-        use_service_account_credentials: options.cloud.use_service_account_credentials,
+        // A shadow creates no tokens: all its reads use its own credentials.
+        use_service_account_credentials: options.cloud.use_service_account_credentials
+            && !options.debugging.shadow,
         json_only: options.client.json_only(),
         ..ClientOptions::default()
     }

@@ -19,9 +19,9 @@ use keleustes_runtime::loops;
 use keleustes_runtime::metrics::Metrics;
 use keleustes_runtime::process_context::ProcessContext;
 use keleustes_runtime::running_controllers::{self, ControllerSet};
-use keleustes_serving::{HealthChecks, Pages};
+use keleustes_serving::{BrowserLogin, HealthChecks, Pages};
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::LateStart;
@@ -43,11 +43,15 @@ pub(crate) fn run(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()
         .enable_all()
         .build()
         .context("starting the async runtime")?
-        .block_on(run_until_stopped(options, verbosity))
+        .block_on(run_until_stopped(options, verbosity, None))
 }
 
-/// Runs on the caller's async runtime.
-pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
+/// Runs on the caller's async runtime. Browsers can log in by links only in a playground.
+pub(crate) async fn run_until_stopped(
+    options: &Options,
+    verbosity: &Verbosity,
+    browser_login: Option<BrowserLogin>,
+) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     tokio::spawn(cancel_on_signal(stop.clone())?);
 
@@ -57,12 +61,9 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
     let team = ControllerSelection::choose(options, &settings)?;
     let house = process_context::build_process_context(options, connection, metrics);
 
-    let root = house.factory.root("kube-controller-manager");
-    let (announcer, events) =
-        Announcer::new(root, house.clocks.clone(), house.random.fork(), house.metrics.clone());
-    let events = tokio::spawn(events.run(CancellationToken::new()));
+    // A shadow does not compete for the Lease, so it has nothing to announce.
+    let (announcer, events) = announcer(&house);
     let identity = leader::identity(&leader::host_name()?, &mut house.random.fork());
-    let announcer: Arc<dyn ElectionObserver> = Arc::new(announcer);
     let mut locks = locks(&house, options, &identity, &announcer)?;
     drop(announcer);
 
@@ -77,23 +78,30 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
     let gate = gate(&house, options, &team, &locks);
     let (health, readiness) = (HealthChecks::new(), HealthChecks::new());
     readiness.add("controllers", gate.readiness());
-    if options.leader_election.leader_elect {
+    if election_config(options, &identity).is_some() {
         health.add("leaderElection", locks.health());
     }
     let mut background = JoinSet::new();
     let checks = [health.clone(), readiness];
-    let opened = serving::open(&house, options, checks, &team.missing, verbosity).await?;
+    let opened = serving::open(&house, options, checks, &team.missing, verbosity, browser_login).await?;
     let (server, pages) = opened.map_or((None, None), |opened| (opened.server, Some(opened.pages)));
     house.inspection.register(&team.members);
+    let explainer = Explainer::new(&house, options.leader_election.leader_elect.then(|| lease_key(options)));
     if let Some(pages) = &pages {
-        let lease = election_config(options, &identity).map(|election| election.lease);
-        inspect::add_pages(pages, Explainer::new(&house, lease));
+        inspect::add_pages(pages, explainer.clone(), house.shadow.clone());
+    }
+    if let Some(shadow) = house.shadow.clone() {
+        let stopped = stop.clone();
+        background.spawn(async move {
+            shadow.run(explainer, stopped).await;
+            Ok(())
+        });
     }
     if let Some(server) = server {
         let stopped = stop.clone().cancelled_owned();
         background.spawn(async move { server.run_on_own_thread(stopped).await.context("serving") });
     }
-    if options.leader_election.leader_elect && options.gates.enabled("CoordinatedLeaderElection") {
+    if election_config(options, &identity).is_some_and(|election| election.coordinated) {
         let candidate = candidate(&house, options, identity);
         health.add("informer-sync", candidate.health());
         let stopped = stop.clone().cancelled_owned();
@@ -117,10 +125,19 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
     result
 }
 
+/// What announces the leader, and the task that writes its events.
+fn announcer(house: &ProcessContext) -> (Arc<dyn ElectionObserver>, JoinHandle<()>) {
+    let root = house.factory.root("kube-controller-manager");
+    let (announcer, events) =
+        Announcer::new(root, house.clocks.clone(), house.random.fork(), house.metrics.clone());
+    (Arc::new(announcer), tokio::spawn(events.run(CancellationToken::new())))
+}
+
 /// The gate before leading. Controllers that another program runs do not count.
 fn gate(house: &ProcessContext, options: &Options, team: &ControllerSelection, locks: &Locks) -> LeadGate {
     let missing = team.missing.iter().copied().filter(|name| locks.lock_of(name).is_some());
-    let is_open = options.generic.allow_missing_controllers;
+    // A shadow compares what it can: the leader does the rest.
+    let is_open = options.generic.allow_missing_controllers || options.debugging.shadow;
     LeadGate::new(is_open, missing.collect(), &team.members, &house.caches)
 }
 
@@ -166,14 +183,25 @@ fn lease_lock_file(options: &Options, lease: &Key) -> anyhow::Result<Option<Arc<
     Ok(Some(Arc::new(LeaseLockFile::open(path.as_ref(), lease.clone())?)))
 }
 
-/// The leader election; `None` if it is disabled.
+/// The Lease of the leader election.
+fn lease_key(options: &Options) -> Key {
+    let flags = &options.leader_election;
+    Key::namespaced(flags.resource_namespace.as_str(), flags.resource_name.as_str())
+}
+
+/// The window of shadow mode; `None` if this process leads or stands by.
+pub(crate) fn shadow_window(options: &Options) -> Option<Duration> {
+    options.debugging.shadow.then(|| options.debugging.shadow_window.to_std())
+}
+
+/// The leader election; `None` if it is disabled, or this process is a shadow.
 pub(crate) fn election_config(options: &Options, identity: &str) -> Option<leader::LeaderElectionConfig> {
     let flags = &options.leader_election;
-    if !flags.leader_elect {
+    if !flags.leader_elect || options.debugging.shadow {
         return None;
     }
     let mut settings = leader::LeaderElectionConfig::new(identity.to_owned());
-    settings.lease = Key::namespaced(flags.resource_namespace.as_str(), flags.resource_name.as_str());
+    settings.lease = lease_key(options);
     settings.lease_duration = flags.lease_duration.to_std();
     settings.renew_deadline = flags.renew_deadline.to_std();
     settings.retry_period = flags.retry_period.to_std();
@@ -281,7 +309,9 @@ impl Duty<'_> {
         let roster = ControllerSet { controllers: members, first: FIRST, start_interval: interval };
         let begins = |members: &[Controller]| {
             self.house.inspection.register(members);
-            self.house.inspection.start_leading();
+            if self.house.shadow.is_none() {
+                self.house.inspection.start_leading();
+            }
             self.health.add_pings(members.iter().map(|controller| controller.name));
             if let Some(pages) = self.pages {
                 serving::register_debug_pages(pages, members);

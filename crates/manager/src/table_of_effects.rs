@@ -70,6 +70,7 @@ fn effective(options: &Options) -> String {
         let _ = writeln!(text, "{:?} {:?}", serving::kubeconfigs(options), serving::access_options(options));
     }
     let _ = writeln!(text, "{}", options.debugging.decision_journal_bytes);
+    let _ = writeln!(text, "{:?} {}", run::shadow_window(options), options.debugging.shadow_window);
     let (_, verbosity) = logging::from_options(&options.logs);
     let pages = serving::page_options(options, &[], &verbosity, &Random::seeded(0));
     let _ = writeln!(text, "{:?} {}", pages.version_info, pages.profiling);

@@ -8,6 +8,8 @@
 //! Locks are taken in one order everywhere: the event handlers of one cache, then the state of a gate, then
 //! stores by rank. None of them is held while waiting for the network.
 
+mod undo;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,6 +31,8 @@ use crate::list_progress::{Advance, ListProgress};
 use crate::metrics::{CacheMetrics, Metrics};
 use crate::monitors::{MonitorContext, Monitors};
 use crate::ordered_watch::OrderedWatch;
+
+pub(crate) use self::undo::Undo;
 
 /// The shortest resync period, whatever is configured.
 pub(crate) const RESYNC_PERIOD_MIN: Duration = Duration::from_secs(1);

@@ -287,7 +287,7 @@ impl Executor {
 
     /// A real cluster's RBAC would refuse what the role does not grant; this assertion makes every test
     /// refuse it, too.
-    fn assert_granted(&self, write: &Write) {
+    pub(crate) fn assert_granted(&self, write: &Write) {
         let controller = self.controller;
         assert!(
             Controller::is_granted(self.grants, write),

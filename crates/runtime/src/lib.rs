@@ -27,5 +27,6 @@ pub mod process_context;
 pub mod queue;
 pub mod reloaded_files;
 pub mod running_controllers;
+pub mod shadow;
 pub mod signing;
 pub mod status_coalescing;

@@ -9,6 +9,7 @@ use crate::caches::{Caches, InformerClients};
 use crate::clock::{Clocks, Random};
 use crate::inspection::Inspection;
 use crate::metrics::Metrics;
+use crate::shadow::Shadow;
 
 /// How many requests of one controller, and how many writes of one plan, may be in flight at once.
 pub const IN_FLIGHT_MAX: usize = 64;
@@ -27,6 +28,8 @@ pub struct ProcessContext {
     pub caches: Caches,
     /// The running loops and the journal of their decisions.
     pub inspection: Inspection,
+    /// Set if this process writes nothing and compares its decisions with the leader's.
+    pub shadow: Option<Shadow>,
 }
 
 impl ProcessContext {
@@ -52,6 +55,14 @@ impl ProcessContext {
         };
         let caches = Caches::new(clients, clocks.clone(), random.clone(), metrics.clone(), resync);
         let inspection = Inspection::new(clocks.clone());
-        Self { factory, metrics, clocks, random, caches, inspection }
+        Self { factory, metrics, clocks, random, caches, inspection, shadow: None }
+    }
+
+    /// Makes this process a shadow: none of its clients can write from now on.
+    #[must_use]
+    pub fn shadowing(mut self, window: Duration) -> Self {
+        self.factory = self.factory.with_write_fence(Arc::new(|| false));
+        self.shadow = Some(Shadow::new(self.clocks.clone(), &self.metrics, window));
+        self
     }
 }

@@ -218,16 +218,17 @@ pub fn controller_context(
     leadership: &Leadership,
     predecessor_state: PredecessorState,
 ) -> ControllerContext {
-    let leadership = leadership.clone();
+    let (leadership, shadows) = (leadership.clone(), process.shadow.is_some());
     ControllerContext {
         caches: process.caches.clone(),
         clocks: process.clocks.clone(),
         random: process.random.clone(),
         metrics: process.metrics.clone(),
-        is_leader: Arc::new(move || leadership.still_held()),
+        is_leader: Arc::new(move || !shadows && leadership.still_held()),
         in_flight_max: IN_FLIGHT_MAX,
         predecessor_state: Arc::new(predecessor_state),
         inspection: process.inspection.clone(),
+        shadow: process.shadow.clone(),
     }
 }
 
@@ -244,6 +245,10 @@ async fn start_one(
         Some(account) => factory.for_controller(account),
         None => factory.root("tokens-controller"),
     };
+    if context.shadow.is_some() {
+        // Events are decisions, too, and not recorded.
+        return loops::start(controller, context, client, Arc::new(|_| {})).await;
+    }
     let recorder = EventRecorder::for_controller(
         &controller,
         client.clone(),

@@ -8,9 +8,11 @@
 mod accepted;
 mod accounts;
 mod admission_policies;
+mod attachment_handover;
 mod attachments;
 mod autoscalers;
 mod bootstrap_tokens;
+mod certificate_life;
 mod certificates;
 pub mod comparison;
 mod cronjobs;
@@ -21,6 +23,7 @@ mod differences;
 mod dynamic_volumes;
 mod encodings;
 mod endpoints;
+mod explaining;
 mod failover;
 mod garbage;
 mod heartbeats;
@@ -39,9 +42,11 @@ mod resilience;
 mod resource_claims;
 mod roles;
 mod root_ca;
+mod scaling;
 mod selinux;
 mod service_cidrs;
 mod services;
+mod shadow;
 mod shutdown;
 mod test_cluster;
 mod tokens;
@@ -70,6 +75,8 @@ pub struct Scenario {
 pub enum RunsOn {
     /// Everywhere, with any manager.
     Anywhere,
+    /// Everywhere, with any manager; on a real control plane only if it is named, because it takes minutes there.
+    Slow,
     /// Only on a real control plane, with any manager.
     RealCluster,
     /// Only with processes that can be killed, paused and started again.
@@ -99,13 +106,21 @@ pub struct Group {
     pub manager_args: &'static [&'static str],
     /// Whether kube-scheduler runs.
     pub has_scheduler: bool,
+    /// Whether pods run on simulated nodes, and the metrics APIs serve what they use.
+    pub has_metrics: bool,
     /// Whether kinds and controllers behind feature gates that are off by default exist.
     pub is_gated: bool,
 }
 
 /// The usual cluster.
-pub const USUAL: Group =
-    Group { scenarios: ALL, api_server_args: &[], manager_args: &[], has_scheduler: false, is_gated: false };
+pub const USUAL: Group = Group {
+    scenarios: ALL,
+    api_server_args: &[],
+    manager_args: &[],
+    has_scheduler: false,
+    has_metrics: false,
+    is_gated: false,
+};
 
 /// The feature gates of the scenarios in [`GATED`].
 const GATES: &str = "--feature-gates=GenericWorkload=true,WorkloadWithJob=true,DRAResourcePoolStatus=true";
@@ -114,6 +129,12 @@ const GATES: &str = "--feature-gates=GenericWorkload=true,WorkloadWithJob=true,D
 pub const GROUPS: &[Group] = &[
     USUAL,
     Group { scenarios: SCHEDULED, has_scheduler: true, ..USUAL },
+    Group {
+        scenarios: if MEASURED_RUNS { MEASURED } else { &[] },
+        has_scheduler: true,
+        has_metrics: true,
+        ..USUAL
+    },
     Group {
         scenarios: GATED,
         api_server_args: &[
@@ -129,6 +150,16 @@ pub const GROUPS: &[Group] = &[
 /// Scenarios with a scheduler.
 const SCHEDULED: &[Scenario] = scenarios! {
     Anywhere device_scheduling::deployment_with_a_claim_template_uses_and_frees_a_device;
+};
+
+/// Whether the scenarios with metrics are run. They have been written and not yet run.
+const MEASURED_RUNS: bool = false;
+
+/// Scenarios with metrics.
+const MEASURED: &[Scenario] = scenarios! {
+    Anywhere scaling::deployment_follows_its_load_up_and_down;
+    Anywhere scaling::external_metric_scales_a_deployment;
+    Anywhere scaling::custom_resource_is_scaled;
 };
 
 /// Scenarios of features whose gates are off by default.
@@ -193,11 +224,18 @@ pub const ALL: &[Scenario] = scenarios! {
     RealCluster encodings::endpoints_are_the_same_in_both_encodings;
     RealCluster certificates::kubelet_request_is_approved_and_signed;
     RealCluster certificates::user_request_waits_for_approval_and_bad_one_fails;
+    RealCluster certificate_life::kubelet_bootstraps_with_a_token_and_renews_its_certificate;
+    RealCluster certificate_life::serving_certificate_of_a_kubelet_waits_for_a_person;
+    RealCluster certificate_life::replaced_ca_signs_once_its_key_is_replaced_too;
+    RealCluster certificate_life::thousand_requests_are_signed_while_the_lease_is_renewed;
+    RealCluster certificate_life::unused_legacy_token_is_invalidated_and_then_deleted;
     Anywhere autoscalers::autoscaler_without_metrics_keeps_its_bounds;
     Anywhere autoscalers::autoscaler_is_disabled_by_zero_replicas;
     Anywhere attachments::volume_is_attached_with_its_pod_and_detached_after_it;
     Anywhere attachments::second_node_waits_for_a_volume_that_the_first_has;
     Anywhere attachments::volume_in_use_leaves_an_out_of_service_node_only;
+    Slow attachments::volume_of_a_dead_node_is_detached_after_six_minutes;
+    Anywhere attachments::pod_does_not_wait_for_a_driver_that_attaches_nothing;
     Anywhere volumes::claim_binds_the_smallest_volume_and_releases_it;
     Anywhere volumes::external_driver_provisions_a_volume_and_is_left_to_delete_it;
     Anywhere volumes::delayed_claim_is_provisioned_after_a_node_is_selected;
@@ -274,7 +312,9 @@ pub const ALL: &[Scenario] = scenarios! {
     Processes resilience::manager_paused_for_a_minute_loses_no_work;
     Processes resilience::undecodable_secret_affects_only_the_token_controller;
     BesideOriginal http_endpoints::http_endpoints_match_the_original;
+    BesideOriginal http_endpoints::all_controllers_of_the_original_start_with_the_flags_of_kubeadm;
     Processes kubectl::kubectl_output_matches_kube_apiserver;
+    Processes explaining::explain_needs_the_documented_role_and_works_on_a_standby;
     Processes shutdown::second_signal_exits_at_once;
     Processes shutdown::feature_gate_keeps_the_lease_on_exit;
     Processes shutdown::manager_credentials_write_only_expected_resources;
@@ -286,4 +326,6 @@ pub const ALL: &[Scenario] = scenarios! {
     Processes failover::cleared_lease_holder_never_has_two_writers;
     BesideOriginal failover::leadership_alternates_with_the_original;
     BesideOriginal handover::leaders_change_during_rollouts;
+    BesideOriginal attachment_handover::leaders_change_during_attach_and_detach;
+    BesideOriginal shadow::shadow_agrees_with_the_original;
 };

@@ -5,10 +5,16 @@ use crate::actions::{
     ObjectSpec, PodBehaviour, Schedule, SliceTampering, TimedAction, TokenTampering, UserAction,
     VolumeChange,
 };
+use crate::generate_storage::storage_actions;
+
+/// Whether some storms have a CSI driver. No seed has been run with it yet.
+const STORAGE: bool = false;
+/// One storm of this many has a CSI driver.
+const STORAGE_EVERY: u64 = 4;
 
 /// The namespaces that users work in; the first always exists.
 pub const NAMESPACES: [&str; 3] = ["default", "harbour", "reef"];
-const NAMES: [&str; 3] = ["oar", "sail", "hull"];
+pub(crate) const NAMES: [&str; 3] = ["oar", "sail", "hull"];
 const WORKLOADS: [Kind; 6] = [
     Kind::Deployment,
     Kind::StatefulSet,
@@ -26,7 +32,7 @@ pub(crate) const QUICK_HANDOVERS: bool = true;
 /// In one of this number of storms, lists of one kind fail.
 const FAILING_LISTS_EVERY: u64 = 8;
 /// The first action comes when the managers have had time to start.
-const FIRST_AT: u64 = 2_000;
+pub(crate) const FIRST_AT: u64 = 2_000;
 
 /// The schedule of a seed.
 #[must_use]
@@ -51,8 +57,10 @@ pub fn generate_schedule(seed: u64) -> Schedule {
     let mut at = FIRST_AT;
     let rbac = generator.rng.u8(..100) < 20;
     // Half of all storms, whatever else is drawn.
-    let lease_lock_files = seed.count_ones() % 2 == 0;
-    let mut schedule = Schedule { seed, managers, nodes, rbac, lease_lock_files, actions: Vec::new() };
+    let lease_lock_files = seed.count_ones().is_multiple_of(2);
+    let storage = STORAGE && seed.is_multiple_of(STORAGE_EVERY);
+    let mut schedule =
+        Schedule { seed, managers, nodes, rbac, lease_lock_files, storage, actions: Vec::new() };
     for _ in 0..actions {
         at += generator.rng.u64(..mean_gap_ms * 2);
         let actions = if with_faults && generator.rng.u8(..100) < 45 {
@@ -82,6 +90,12 @@ pub fn generate_schedule(seed: u64) -> Schedule {
     }
     if seed % DEVICES_EVERY == 3 {
         schedule.actions.extend(device_actions(seed, at));
+    }
+    if AUTOSCALERS && seed % AUTOSCALERS_EVERY == 3 {
+        schedule.actions.extend(autoscaler_actions(seed, at));
+    }
+    if schedule.storage {
+        schedule.actions.extend(storage_actions(seed, nodes, with_faults, at));
     }
     if with_faults && seed % FAILING_LISTS_EVERY == 1 {
         schedule.actions.extend(generator.failing_lists(at));
@@ -189,6 +203,45 @@ fn device_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
         TimedAction { at_ms, action: Action::User(action) }
     };
     times.into_iter().enumerate().map(action).collect()
+}
+
+/// Whether some storms have autoscalers. No seed has been run with them yet.
+const AUTOSCALERS: bool = false;
+/// One storm of this many has autoscalers.
+const AUTOSCALERS_EVERY: u64 = 5;
+
+/// Actions about autoscalers, until this time, with random numbers of their own. Each begins with a Deployment and a load.
+fn autoscaler_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x6870_6173);
+    let until_ms = until_ms.max(FIRST_AT + 240_000);
+    let place = |rng: &mut fastrand::Rng| (NAMESPACES[0].to_owned(), NAMES[rng.usize(..2)].to_owned());
+    let mut actions = Vec::new();
+    for name in &NAMES[..2] {
+        let object = ObjectRef {
+            kind: Kind::Deployment,
+            namespace: NAMESPACES[0].to_owned(),
+            name: (*name).to_owned(),
+        };
+        let (replicas, template_version) = (rng.u32(1..4), rng.u32(..3));
+        let spec = ObjectSpec { replicas, template_version, pods: PodBehaviour::Healthy, alternative: false };
+        actions.push((FIRST_AT, UserAction::Create(object, spec)));
+    }
+    for _ in 0..rng.usize(6..20) {
+        let (namespace, name) = place(&mut rng);
+        let action = match rng.u8(..100) {
+            ..40 => {
+                let spec = Some(rng.u8(..4)).filter(|_| rng.u8(..6) > 0);
+                UserAction::SetAutoscaler(namespace, name, spec)
+            }
+            40..90 => UserAction::SetLoad(namespace, name, rng.u8(..10)),
+            _ => {
+                let object = ObjectRef { kind: Kind::Deployment, namespace, name };
+                UserAction::Scale(object, rng.u32(..10))
+            }
+        };
+        actions.push((rng.u64(FIRST_AT..until_ms), action));
+    }
+    actions.into_iter().map(|(at_ms, action)| TimedAction { at_ms, action: Action::User(action) }).collect()
 }
 
 /// One storm of this many has PodDisruptionBudgets and evictions.

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::clusterip::Range;
+use super::jwt::TokenSigner;
+use super::metrics::MetricsSource;
 use super::random::EntropySource;
 use super::users::{TokenVerifier, User};
 
@@ -33,6 +35,8 @@ pub struct KernelOptions {
     pub warn_about: Option<fn(&serde_json::Value) -> Vec<String>>,
     /// The log of a container of a pod; without it `pods/log` is not implemented.
     pub container_log: Option<fn(&serde_json::Value, &str) -> String>,
+    /// Where the metrics APIs take their values from; without it they are not served.
+    pub metrics: Option<MetricsSource>,
     /// The service CIDR.
     pub service_range: Range,
     /// Lowest and highest node port.
@@ -47,6 +51,8 @@ pub struct KernelOptions {
     pub watch_timeout_min: Duration,
     /// Bearer tokens and their users.
     pub tokens: Vec<(String, User)>,
+    /// Signs the tokens of service accounts; without it they are random, and valid until the kernel ends.
+    pub signer: Option<TokenSigner>,
     /// Authenticates tokens that the kernel did not issue.
     pub verifier: Option<TokenVerifier>,
     /// Whether objects stay parsed: reads that bypass the HTTP service are ten times as fast, for ten times the
@@ -70,6 +76,7 @@ impl Default for KernelOptions {
             event_ttl: None,
             warn_about: None,
             container_log: None,
+            metrics: None,
             // The text is a constant that a test parses.
             service_range: Range::parse("10.96.0.0/16")
                 .unwrap_or_else(|| unreachable!("10.96.0.0/16 is a range")),
@@ -79,6 +86,7 @@ impl Default for KernelOptions {
             backlog_bytes_max: 256 * 1024 * 1024,
             watch_timeout_min: Duration::from_secs(30 * 60),
             tokens: Vec::new(),
+            signer: None,
             verifier: None,
             keep_parsed: false,
             journal: false,

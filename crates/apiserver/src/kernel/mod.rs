@@ -8,10 +8,10 @@
 //! | [`resources`], `table`, `types`, `custom`, `structural`, `conversion` | the served kinds, their rules and types |
 //! | `request`, `options`, `accept`, `body`, `strict_json`, `selectors`, `label_syntax` | request parsing |
 //! | `create`, `update`, `patch`, `strategic`, `apply`, `delete`, `list`, `watch`, `backlog` | the verbs |
-//! | `defaults`, `admission`, `prepare`, `clusterip`, `nodeports` | what the server sets |
-//! | `validation`, `metadata`, `naming`, `schema`, `warnings` | errors and warnings |
-//! | `scale`, `eviction`, `binding`, `token`, `reviews` | subresources and virtual resources |
-//! | `users`, `rbac` | authentication and authorization |
+//! | `defaults`, `admission`, `limit_ranger`, `prepare`, `clusterip`, `nodeports` | what the server sets |
+//! | `validation`, `metadata`, `naming`, `schema`, `pod_security`, `quota`, `warnings` | errors and warnings |
+//! | `scale`, `eviction`, `binding`, `token`, `reviews`, `logs`, `metrics` | subresources and virtual resources |
+//! | `users`, `jwt`, `rbac` | authentication and authorization |
 //! | `printing`, `discovery`, `openapi`, `status` | responses |
 //! | `store`, `stored_object`, `fields`, `journal` | objects, history, managedFields, persistence |
 
@@ -34,16 +34,20 @@ mod events;
 mod eviction;
 mod fields;
 mod journal;
+mod jwt;
 mod kernel_options;
 mod label_syntax;
+mod limit_ranger;
 mod list;
 mod logs;
 mod metadata;
+mod metrics;
 mod naming;
 mod nodeports;
 mod openapi;
 mod options;
 mod patch;
+mod pod_security;
 mod prepare;
 mod printing;
 mod quota;
@@ -55,6 +59,7 @@ mod reviews;
 mod scale;
 mod schema;
 mod selectors;
+mod signers;
 mod status;
 mod store;
 mod stored_object;
@@ -81,7 +86,9 @@ use serde_json::{Value, json};
 
 pub use self::clusterip::Range;
 pub use self::journal::{JournalEntry, ObjectIdentity, ObjectText};
+pub use self::jwt::{TokenKey, TokenSigner};
 pub use self::kernel_options::KernelOptions;
+pub use self::metrics::{MetricsSource, UsageOfPod};
 pub use self::random::EntropySource;
 pub use self::request::Request;
 pub use self::status::{ApiResult, Status, StatusCause, StatusReason};
@@ -94,6 +101,7 @@ use self::random::Random;
 use self::request::{Call, Route, Target, Verb};
 use self::resources::{Registry, Resource, Strategy};
 use self::store::{Change, Event, Store};
+use self::table::metrics::{EXTERNAL_METRICS, RESOURCE_METRICS};
 use self::users::IssuedToken;
 use self::watch::Watch;
 
@@ -221,7 +229,7 @@ impl Kernel {
         }
         let (random, watch_random) = Random::of(&options);
         Kernel {
-            registry: Registry::new(options.gated_kinds),
+            registry: Registry::new(options.gated_kinds).with_metrics(options.metrics.is_some()),
             store,
             random,
             watch_random,
@@ -318,6 +326,11 @@ impl Kernel {
         let resource = call.target.resource;
         if matches!(resource.group, "authentication.k8s.io" | "authorization.k8s.io") {
             return self.review(call, now);
+        }
+        if let Some(source) = self.options.metrics
+            && matches!(resource.group, RESOURCE_METRICS | EXTERNAL_METRICS)
+        {
+            return self.metrics(call, source, now);
         }
         if resource.kind == "Binding" {
             return self.bind(call, now);

@@ -13,6 +13,7 @@ use super::options::WriteOptions;
 use super::quota::Charge;
 use super::request::{Call, Target};
 use super::resources::{Resource, Strategy};
+use super::signers::SignerWrite;
 use super::status::{ApiResult, FieldError, Status, StatusReason};
 use super::store::SharedObject;
 use super::{Document, Kernel, body, conversion, defaults, prepare, warnings};
@@ -81,13 +82,11 @@ impl Kernel {
         mut new: Value,
     ) -> ApiResult<SharedObject> {
         let (target, dry_run) = (write.target, write.options.dry_run);
-        let resource = target.resource.stored();
+        let (resource, subresource) = (target.resource.stored(), target.subresource.as_deref());
         check_resource_version(target, live, &new)?;
-        let subresource = target.subresource.as_deref();
         defaults::fill(resource, &mut new);
         let mut new = body::conform(resource, new)?.object;
-        let operation = if write.applied.is_some() { Operation::Apply } else { Operation::Update };
-        let by = write.manager(operation);
+        let by = write.manager(if write.applied.is_some() { Operation::Apply } else { Operation::Update });
         match write.applied {
             Some(managers) => set_managed_fields(&mut new, managers),
             None => {
@@ -103,6 +102,9 @@ impl Kernel {
         };
         let mut new = finish(new)?;
         keep_system_fields(live, &mut new);
+        if subresource == Some("resize") {
+            self.set_limit_range_defaults(&mut new);
+        }
         prepare::update(resource, subresource, live, &mut new, write.now);
         if write.has_empty_lists {
             let generation = meta(live, "generation").and_then(Value::as_i64).unwrap_or(0);
@@ -120,9 +122,8 @@ impl Kernel {
             self.warnings.extend(warnings::for_object(resource, Some(live), &new));
             self.warnings.extend(self.options.warn_about.into_iter().flat_map(|problems| problems(&new)));
         }
-        if subresource.is_none() {
-            self.validate_admission_of_update(resource, live, &new)?;
-        }
+        self.validate_admission_of_update(target, live, &new)?;
+        self.check_signer_of_update(&SignerWrite { target, user: write.user, now: write.now }, live, &new)?;
         self.charge_quotas(&Charge::of_update(target, [live, &new], dry_run, write.now))?;
         keep_timestamps(live, &mut new);
         if !dry_run && !removed {

@@ -10,7 +10,10 @@ use parking_lot::Mutex;
 use super::log::RequestLog;
 use super::{ApiServer, Shared, State};
 use crate::clock::{self, Clock};
-use crate::kernel::{EntropySource, JournalEntry, Kernel, KernelOptions, Range, TokenVerifier, User};
+use crate::kernel::{
+    EntropySource, JournalEntry, Kernel, KernelOptions, MetricsSource, Range, TokenSigner, TokenVerifier,
+    User,
+};
 
 /// Options of a new server.
 pub struct Builder {
@@ -109,6 +112,13 @@ impl Builder {
         self
     }
 
+    /// Serves `metrics.k8s.io` and `external.metrics.k8s.io` with what the source computes from stored objects, as a cluster
+    /// with metrics-server and an adapter does.
+    pub fn metrics(mut self, source: MetricsSource) -> Builder {
+        self.options.metrics = Some(source);
+        self
+    }
+
     /// How long events are kept after their last write; for ever if this is not called.
     pub fn event_ttl(mut self, ttl: Duration) -> Builder {
         self.options.event_ttl = Some(ttl);
@@ -154,6 +164,12 @@ impl Builder {
     /// A bearer token and its user.
     pub fn token(mut self, token: &str, user: User) -> Builder {
         self.options.tokens.push((token.to_owned(), user));
+        self
+    }
+
+    /// Signs the tokens of service accounts, so that they stay valid when the server is started again.
+    pub fn signer(mut self, signer: TokenSigner) -> Builder {
+        self.options.signer = Some(signer);
         self
     }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, DeleteOptions};
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{AuditEntry, AuditMark, ControlPlane, Process, User};
-use keleustes_hollow::{Hollow, HollowHandle};
+use keleustes_hollow::{Hollow, HollowHandle, StorageDriver, StorageDriverHandle};
 use keleustes_objects::{Key, Resource};
 use keleustes_scenarios::real::{Manager, controllers_flag};
 use kube::Client;
@@ -17,6 +17,7 @@ use kube::Client;
 use super::profile::Profile;
 use super::proxy::CountingProxy;
 use super::report::{Measure, Measurement};
+use super::schedules::AUTOSCALERS_LOAD;
 use crate::meters::Meter;
 
 /// The API server writes its audit log a moment after the response.
@@ -46,6 +47,7 @@ pub(super) struct BenchCluster {
     plane: ControlPlane,
     proxy: CountingProxy,
     hollow: Option<HollowHandle>,
+    driver: Option<StorageDriverHandle>,
     /// How many hollow nodes there are.
     nodes: usize,
     manager: Process,
@@ -64,7 +66,9 @@ struct Usage {
 impl BenchCluster {
     /// Starts everything, and waits until the manager is idle.
     pub(super) async fn start(options: BenchOptions, load: &'static str) -> anyhow::Result<Self> {
-        let plane = ControlPlane::builder().with_program(Program::KubeControllerManager).start()?;
+        let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
+        let builder = if load == AUTOSCALERS_LOAD { builder.with_metrics_adapter() } else { builder };
+        let plane = builder.start()?;
         let connection = Connection::open(Some(&plane.kubeconfig(User::Admin)), None, None)?;
         let client = ClientFactory::new(connection, ClientOptions::default()).root("bench");
         let proxy = CountingProxy::start(plane.api_server_port()).await?;
@@ -77,6 +81,7 @@ impl BenchCluster {
             plane,
             proxy,
             hollow: None,
+            driver: None,
             nodes: 0,
             manager,
             started: 1,
@@ -88,6 +93,9 @@ impl BenchCluster {
 
     /// Stops everything and returns the measurements.
     pub(super) async fn finish(mut self) -> Vec<Measurement> {
+        if let Some(driver) = self.driver.take() {
+            driver.stop().await;
+        }
         if let Some(hollow) = self.hollow.take() {
             hollow.stop().await;
         }
@@ -101,12 +109,36 @@ impl BenchCluster {
 
     /// Starts hollow nodes in place of earlier ones.
     pub(super) async fn start_nodes(&mut self, nodes: usize, pods_each: u32) -> anyhow::Result<()> {
+        self.start_hollow(nodes, pods_each, false).await
+    }
+
+    /// Starts hollow nodes in place of earlier ones, and the external attacher of their volumes.
+    pub(super) async fn start_nodes_with_volumes(
+        &mut self,
+        nodes: usize,
+        pods_each: u32,
+    ) -> anyhow::Result<()> {
+        self.start_hollow(nodes, pods_each, true).await
+    }
+
+    /// Starts a CSI driver that provisions volumes.
+    pub(super) fn start_storage_driver(&mut self, name: &str) -> anyhow::Result<()> {
+        self.driver = Some(StorageDriver::new(self.client_of("driver")?, name).start());
+        Ok(())
+    }
+
+    /// A client of its own, with administrator credentials.
+    fn client_of(&self, name: &'static str) -> anyhow::Result<Client> {
+        let connection = Connection::open(Some(&self.plane.kubeconfig(User::Admin)), None, None)?;
+        Ok(ClientFactory::new(connection, ClientOptions::default()).root(name))
+    }
+
+    async fn start_hollow(&mut self, nodes: usize, pods_each: u32, volumes: bool) -> anyhow::Result<()> {
         if let Some(earlier) = self.hollow.take() {
             earlier.stop().await;
         }
-        let connection = Connection::open(Some(&self.plane.kubeconfig(User::Admin)), None, None)?;
-        let client = ClientFactory::new(connection, ClientOptions::default()).root("hollow");
-        let builder = Hollow::builder(client).nodes(nodes).zones(3).scheduler(true);
+        let client = self.client_of("hollow")?;
+        let builder = Hollow::builder(client).nodes(nodes).zones(3).scheduler(true).volumes(volumes);
         let builder = builder.capacity("1000", "4000Gi", pods_each);
         self.nodes = nodes;
         self.hollow = Some(builder.batch_run_for(Some(Duration::from_secs(1))).start());

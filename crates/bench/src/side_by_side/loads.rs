@@ -11,11 +11,12 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::bench_cluster::BenchCluster;
-use super::growth;
 use super::objects::{
     CONFIG_MAPS, DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SECRETS, SERVICES, create_all, create_namespaces,
     delete_all, deployment, job, list, patch_all, service,
 };
+use super::schedules::{self, AUTOSCALERS_LOAD};
+use super::{growth, storage};
 use crate::requests::{NAMESPACES, define, items};
 
 /// A load and its name.
@@ -32,6 +33,10 @@ pub(super) const LOADS: &[Load] = &[
     Load { name: "jobs", play: |cluster| jobs(cluster).boxed_local() },
     Load { name: "bulk", play: |cluster| bulk(cluster).boxed_local() },
     Load { name: "kinds", play: |cluster| kinds(cluster).boxed_local() },
+    Load { name: AUTOSCALERS_LOAD, play: |cluster| schedules::autoscalers(cluster).boxed_local() },
+    Load { name: "cronjobs", play: |cluster| schedules::cron_jobs(cluster).boxed_local() },
+    Load { name: "claims", play: |cluster| storage::claims(cluster).boxed_local() },
+    Load { name: "attachments", play: |cluster| storage::attachments(cluster).boxed_local() },
     Load { name: "growth-pods", play: |cluster| growth::pods(cluster).boxed_local() },
     Load { name: "growth-nodes", play: |cluster| growth::nodes(cluster).boxed_local() },
     Load { name: "growth-objects", play: |cluster| growth::objects(cluster).boxed_local() },

@@ -10,6 +10,8 @@ mod profile;
 mod projection;
 mod proxy;
 mod report;
+mod schedules;
+mod storage;
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! The graph builder: applies every watch event to the graph.
 
-use keleustes_objects::{ApiResource, Key, ObjectMeta, Resource, TypeMeta};
-use keleustes_plan::{Effects, Memory, Metric, Observer};
+use keleustes_objects::{ApiResource, Key, ObjectMeta, Resource, TypeMeta, Uid};
+use keleustes_plan::{Effects, Memory, Metric, ObservedWork, Observer};
 
 use super::{GRAPH_CHANGES, Graph, GraphEffects, SYNC_ERRORS};
 
@@ -14,9 +14,7 @@ impl GraphBuilder {
     fn apply(&self, effects: &mut Effects, change: impl FnOnce(&mut Graph, &mut GraphEffects)) {
         let mut graph_effects = GraphEffects::default();
         self.memory.with(|graph| change(graph, &mut graph_effects));
-        let Effects { enqueued, events } = graph_effects.into();
-        effects.enqueued.extend(enqueued);
-        effects.events.extend(events);
+        effects.extend(graph_effects.into());
     }
 }
 
@@ -55,5 +53,9 @@ impl Observer for GraphBuilder {
 
     fn on_start_leading(&self, effects: &mut Effects) {
         self.apply(effects, |graph, graph_effects| graph.requeue_all(graph_effects));
+    }
+
+    fn work_for(&self, uid: &Uid) -> ObservedWork {
+        self.memory.with(|graph| graph.work_for(uid))
     }
 }

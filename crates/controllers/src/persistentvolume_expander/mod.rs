@@ -7,7 +7,6 @@
 //! Parity: pkg/controller/volume/expand.
 
 mod flex;
-mod migration;
 #[cfg(test)]
 mod tests;
 
@@ -17,10 +16,12 @@ use keleustes_objects::{
     ApiError, Key, Object as _, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSource,
 };
 use keleustes_plan::{
-    Change, Context, Controller, Enqueue, Grant, InvolvedObject, Item, Loop, OnFailure, Outcome, PatchKind,
+    Change, Context, Controller, Effects, Grant, InvolvedObject, Item, Loop, OnFailure, Outcome, PatchKind,
     Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::{Value, json};
+
+use crate::csi_translation;
 
 /// On a claim: the resizer that expands its volume.
 const STORAGE_RESIZER: &str = "volume.kubernetes.io/storage-resizer";
@@ -58,7 +59,7 @@ pub fn controller() -> Controller {
 }
 
 /// Enqueues bound claims that are new, are deleted, ask for more or have become larger.
-fn claim_changed(change: &Change<PersistentVolumeClaim>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn claim_changed(change: &Change<PersistentVolumeClaim>, _: &View<'_>, enqueue: &mut Effects) {
     let claim = change.latest();
     let grows = match (change.old(), change.new()) {
         (Some(old), Some(new)) => {
@@ -92,7 +93,7 @@ impl Reconciler for Expander {
         if wanted <= has && volume.annotations.value(PRE_RESIZE_CAPACITY).is_none() {
             return Ok(Requeue::Forget);
         }
-        if let Some((plugin, driver)) = migration::driver_of(&volume.spec.source) {
+        if let Some((plugin, driver)) = csi_translation::plugin_and_driver(&volume.spec.source) {
             annotate(cx, &claim, plugin, driver).await?;
         } else if let PersistentVolumeSource::FlexVolume { driver } = &volume.spec.source {
             flex::expand(cx, &claim, &volume, driver).await?;

@@ -26,6 +26,12 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
         "Say what the controllers of a running manager want of an object, and what they wait for.",
         explain,
     ),
+    row(
+        "shadow-report",
+        "[-o json|yaml] [flags]",
+        "Report what a manager with --shadow would have done differently from the leader.",
+        shadow_report,
+    ),
     row("completion", "bash|zsh|fish", "Print a script that completes commands and flags.", completion),
     row("man-page", "", "Print the man page, in roff.", man_page),
     row("version", "", "Print the version, as --version does.", version),
@@ -106,6 +112,10 @@ fn explain(args: &[&str], _: &CommandLineContext<'_>) -> ExitCode {
     crate::explain_command::run(args)
 }
 
+fn shadow_report(args: &[&str], _: &CommandLineContext<'_>) -> ExitCode {
+    crate::shadow_report::run(args)
+}
+
 fn completion(args: &[&str], known: &CommandLineContext<'_>) -> ExitCode {
     let shell = match args {
         ["bash"] => Shell::Bash,
@@ -165,7 +175,7 @@ fn help(args: &[&str], known: &CommandLineContext<'_>) -> ExitCode {
 
 /// Whether a subcommand has a help of its own.
 fn takes_help_flag(name: &str) -> bool {
-    matches!(name, "playground" | "check" | "explain")
+    matches!(name, "playground" | "check" | "explain" | "shadow-report")
 }
 
 fn refuse(message: &str) -> ExitCode {

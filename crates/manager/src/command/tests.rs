@@ -6,6 +6,7 @@ use super::*;
 
 const MANIFEST: &str = include_str!("../../../../packaging/kubeadm/kube-controller-manager.yaml");
 const UNIT: &str = include_str!("../../../../packaging/systemd/kube-controller-manager.service");
+const SHADOW: &str = include_str!("../../../../packaging/shadow/shadow.yaml");
 
 /// The flags of kubeadm's manifest.
 fn flags_of_the_manifest() -> Vec<String> {
@@ -59,4 +60,35 @@ fn systemd_unit_protects_secrets_of_the_process() {
     for setting in settings {
         assert!(UNIT.lines().any(|line| line == setting), "{setting} is missing");
     }
+}
+
+#[test]
+fn packaged_shadow_may_only_read() {
+    let objects = SHADOW.split("\n---\n").map(|text| serde_saphyr::from_str::<Value>(text).unwrap());
+    let objects: Vec<_> = objects.collect();
+    let of_kind = |kind: &str| objects.iter().filter(|object| object["kind"] == kind).collect::<Vec<_>>();
+    let roles = of_kind("ClusterRole");
+    let rules: Vec<_> = roles.iter().flat_map(|role| role["rules"].as_array().unwrap()).collect();
+    let verbs: Vec<_> = rules.iter().flat_map(|rule| rule["verbs"].as_array().unwrap()).collect();
+    assert_eq!(verbs, ["get", "list", "watch"]);
+    let bound: Vec<_> =
+        of_kind("ClusterRoleBinding").iter().map(|one| one["roleRef"]["name"].clone()).collect();
+    assert_eq!(bound, ["keleustes-shadow", "system:auth-delegator"]);
+    let container = &of_kind("Deployment")[0]["spec"]["template"]["spec"]["containers"][0];
+    let command: Vec<String> = serde_json::from_value(container["command"].clone()).unwrap();
+    let options = read(command[1..].iter().map(Into::into)).unwrap();
+    assert!(options.debugging.shadow && options.warnings.is_empty(), "{:?}", options.warnings);
+    assert_eq!(container["ports"][0]["containerPort"], options.serving.secure_port);
+}
+
+#[test]
+fn shadow_holds_no_lease_and_creates_no_tokens() {
+    let flags =
+        ["--shadow", "--use-service-account-credentials", "--feature-gates=CoordinatedLeaderElection=true"];
+    let options = read(flags.iter().map(Into::into)).unwrap();
+    assert!(options.leader_election.leader_elect, "the default");
+    assert!(crate::run::election_config(&options, "me").is_none());
+    assert!(!crate::process_context::client_options(&options).use_service_account_credentials);
+    assert_eq!(crate::run::shadow_window(&options), Some(std::time::Duration::from_secs(30)));
+    assert!(read(["--shadow-window=0s"].iter().map(Into::into)).is_err());
 }

@@ -163,6 +163,10 @@ pub struct Debugging {
     pub contention_profiling: bool,
     /// The size of the journal of decisions.
     pub decision_journal_bytes: usize,
+    /// Whether this process writes nothing and compares its decisions with the leader's.
+    pub shadow: bool,
+    /// How long the leader may take to make a write that this process wants.
+    pub shadow_window: GoDuration,
 }
 
 impl Debugging {
@@ -171,6 +175,8 @@ impl Debugging {
             profiling: values.bool("profiling"),
             contention_profiling: values.bool("contention-profiling"),
             decision_journal_bytes: usize::try_from(values.int32("decision-journal-bytes")).unwrap_or(0),
+            shadow: values.bool("shadow"),
+            shadow_window: values.duration("shadow-window"),
         }
     }
 }

@@ -56,6 +56,10 @@ impl Options {
             let text = "duration time must be greater than one second as set via command line option";
             problems.push(format!("{text} reconcile-sync-loop-period"));
         }
+        if self.debugging.shadow_window < crate::GoDuration::seconds(1) {
+            problems
+                .push(format!("shadow-window must be at least 1s, but got {}", self.debugging.shadow_window));
+        }
         problems.extend(self.cluster_signing.problems());
         problems.extend(self.bounds().iter().filter_map(Bounds::problem));
         if self.node_ipam.service_cluster_ip_range.split(',').count() > 2 {

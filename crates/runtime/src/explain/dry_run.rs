@@ -1,7 +1,8 @@
 //! Runs a reconcile without sending anything: the plan up to its first write is what the controller wants now.
 //!
 //! The reconcile sees the caches of this process and may read live. It works on a copy of the controller's memory. At
-//! the first plan with writes it ends, because what follows depends on their outcomes. The executor behind it
+//! the first plan with writes it ends, because what follows depends on their outcomes. Only if it is asked in hindsight
+//! does it go on as if the writes had succeeded: the leader made all of them. The executor behind it
 //! believes that this process does not lead, so that it could not write even if it were asked to.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,30 +13,30 @@ use std::time::Duration;
 
 use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta};
 use keleustes_plan::{
-    AnyChange, Applied, BoxFuture, Context, Effects, Enqueue, FetchResult, Item, ListRequest, ListResult,
-    Measurement, Plan, ReadRequest, ReconcileError, ReconcileIo, Requeue, ScratchMemory, Step, View,
+    AnyChange, Applied, BoxFuture, Context, Effects, FetchResult, Item, KindEntry, ListRequest, ListResult,
+    Outcome, Plan, ReadRequest, ReconcileError, ReconcileIo, Requeue, ScratchMemory, Step, View, Write,
 };
 use parking_lot::Mutex;
 
 use super::Explainer;
-use super::explanation::{WantedEvent, WantedWrite};
-use crate::caches::CacheReader;
+use super::explanation::WantedEvent;
+use crate::caches::{CacheReader, Undo};
 use crate::executor::{Executor, UnknownWrites};
 use crate::gate::Gate;
 use crate::inspection::{RegisteredController, RegisteredLoop};
 
 /// How long one dry run may take; it may read live.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// How many of the planned writes are kept; the rest is counted.
-const WRITES_MAX: usize = 20;
+/// After how many plans with writes a dry run in hindsight ends.
+const PLANS_MAX: usize = 8;
 /// How many items of one loop are tried for one object.
 const ITEMS_MAX: usize = 3;
 
 /// What a reconcile would do now.
-#[derive(Debug, Default)]
-pub(super) struct DryRun {
-    pub(super) writes: Vec<WantedWrite>,
-    pub(super) writes_not_shown: usize,
+#[derive(Default)]
+pub(crate) struct DryRun {
+    pub(crate) writes: Vec<Write>,
+    is_ended: bool,
     pub(super) events: Vec<WantedEvent>,
     /// How it would end without writes: the error, or the delay after which it is requeued.
     pub(super) error: Option<String>,
@@ -44,24 +45,32 @@ pub(super) struct DryRun {
     pub(super) not_computed: Option<String>,
 }
 
+impl DryRun {
+    /// What it would do, in a few words.
+    pub(crate) fn summary(&self) -> String {
+        match (self.writes.as_slice(), &self.error, &self.not_computed) {
+            ([], None, None) => "it wants no write".to_owned(),
+            ([], Some(error), _) => format!("it fails: {error}"),
+            ([], None, Some(why)) => format!("what it wants is not known: {why}"),
+            ([write], ..) => format!("it wants: {write}"),
+            ([write, rest @ ..], ..) => format!("it wants: {write}, and {} more writes", rest.len()),
+        }
+    }
+}
+
 impl Explainer {
     /// The items of a loop that an event of an object enqueues.
     pub(super) fn items_for(&self, a_loop: &RegisteredLoop, resource: &Resource, key: &Key) -> Vec<Item> {
         let mut items = Vec::new();
-        let mut scratch = ScratchMemory::default();
-        for watch in a_loop.watches.iter().filter(|watch| watch.kind.resource() == resource) {
+        let mut kinds: Vec<_> = a_loop.watches.iter().map(|watch| &watch.kind).collect();
+        kinds.retain(|kind| kind.resource() == resource);
+        kinds.dedup();
+        for kind in kinds {
             let known = self.caches.all();
-            let cache = known.iter().find(|cache| *cache.entry() == watch.kind);
+            let cache = known.iter().find(|cache| cache.entry() == kind);
             let Some(object) = cache.and_then(|cache| cache.object(key)) else { continue };
             let change = AnyChange { old: None, new: Some(object), resync: false };
-            let Some(reader) = self.synced_reader(a_loop) else { continue };
-            let mut enqueue = Enqueue::default();
-            let collect = AssertUnwindSafe(|| {
-                scratch.scope(|| reader.with_view(&mut |view| watch.enqueue(&change, view, &mut enqueue)));
-            });
-            if catch_unwind(collect).is_ok() {
-                items.extend(enqueue.into_items().into_iter().map(|(item, _)| item));
-            }
+            items.extend(self.items_after(a_loop, kind, &change, None));
         }
         if items.is_empty() && a_loop.is_keyed_by(resource) {
             items.push(key.into());
@@ -72,18 +81,44 @@ impl Explainer {
         items
     }
 
+    /// The items of a loop that a change enqueues, in a view that lacks another change.
+    pub(crate) fn items_after(
+        &self,
+        a_loop: &RegisteredLoop,
+        kind: &KindEntry,
+        change: &AnyChange,
+        undo: Option<&Undo>,
+    ) -> Vec<Item> {
+        let mut items = Vec::new();
+        let mut scratch = ScratchMemory::default();
+        for watch in a_loop.watches.iter().filter(|watch| watch.kind == *kind) {
+            let Some(reader) = self.synced_reader(a_loop) else { continue };
+            let mut enqueue = Effects::default();
+            let collect = AssertUnwindSafe(|| {
+                scratch.scope(|| {
+                    with_view(&reader, undo, &mut |view| watch.enqueue(change, view, &mut enqueue));
+                });
+            });
+            if catch_unwind(collect).is_ok() {
+                items.extend(enqueue.into_items().into_iter().map(|(item, _)| item));
+            }
+        }
+        items
+    }
+
     /// A reader of the caches that a loop reads; `None` if one of them is not synced.
     pub(super) fn synced_reader(&self, a_loop: &RegisteredLoop) -> Option<CacheReader> {
         let reader = self.caches.reader(&a_loop.reads);
         reader.caches().iter().all(|cache| cache.list_count() > 0).then_some(reader)
     }
 
-    /// What a reconcile of an item would do now.
-    pub(super) async fn dry_run(
+    /// What a reconcile of an item would do now, or if a change had not happened.
+    pub(crate) async fn dry_run(
         &self,
         controller: &RegisteredController,
         a_loop: &RegisteredLoop,
         item: &Item,
+        undo: Option<&Undo>,
     ) -> DryRun {
         let Some(reader) = self.synced_reader(a_loop) else {
             let not_computed = Some("a cache that it reads is not synced".to_owned());
@@ -108,7 +143,9 @@ impl Explainer {
             journal: crate::journal::Journal::new(self.clocks.clone(), 0),
             random: Mutex::new(fastrand::Rng::with_seed(0)),
         };
-        let mut io = DryRunIo { reader, executor, collected: collected.clone() };
+        let plans_left = if undo.is_some() { PLANS_MAX } else { 1 };
+        let undo = undo.cloned();
+        let mut io = DryRunIo { reader, undo, plans_left, executor, collected: collected.clone() };
         let mut context = Context::new(&mut io);
         let reconcile = a_loop.reconciler.reconcile_boxed(&mut context, item);
         let finished =
@@ -127,6 +164,13 @@ impl Explainer {
             Ok(End::Finished(Err(error))) => dry_run.error = Some(error.because),
         }
         dry_run
+    }
+}
+
+fn with_view(reader: &CacheReader, undo: Option<&Undo>, f: &mut dyn FnMut(&View<'_>)) {
+    match undo {
+        Some(undo) => reader.with_view_undoing(undo, f),
+        None => reader.with_view(f),
     }
 }
 
@@ -154,7 +198,7 @@ impl Future for OnScratch<'_> {
         match catch_unwind(step) {
             Err(_) => Poll::Ready(End::Panicked),
             Ok(Poll::Ready(result)) => Poll::Ready(End::Finished(result)),
-            Ok(Poll::Pending) if !collected.lock().writes.is_empty() => Poll::Ready(End::Writes),
+            Ok(Poll::Pending) if collected.lock().is_ended => Poll::Ready(End::Writes),
             Ok(Poll::Pending) => Poll::Pending,
         }
     }
@@ -163,32 +207,33 @@ impl Future for OnScratch<'_> {
 /// Reads as the loop does, and collects what it plans.
 struct DryRunIo {
     reader: CacheReader,
+    undo: Option<Undo>,
+    /// With how many more plans with writes it ends.
+    plans_left: usize,
     executor: Executor,
     collected: Arc<Mutex<DryRun>>,
 }
 
 impl ReconcileIo for DryRunIo {
     fn with_view(&self, f: &mut dyn FnMut(&View<'_>)) {
-        self.reader.with_view(f);
+        with_view(&self.reader, self.undo.as_ref(), f);
     }
 
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
         let mut collected = self.collected.lock();
-        let writes: Vec<_> = plan.steps().iter().flat_map(Step::writes).collect();
         collected.events.extend(plan.events().iter().map(WantedEvent::of));
-        collected.writes_not_shown = writes.len().saturating_sub(WRITES_MAX);
-        collected.writes.extend(writes.iter().take(WRITES_MAX).map(|write| WantedWrite::of(write)));
-        if writes.is_empty() {
-            let error = plan.error_message().map(ReconcileError::because);
-            return Box::pin(async move { Applied { error, ..Applied::default() } });
+        collected.writes.extend(plan.steps().iter().flat_map(Step::writes).cloned());
+        let writes = plan.steps().iter().flat_map(Step::writes).count();
+        if writes > 0 && self.plans_left <= 1 {
+            // What the reconcile does after these writes depends on their outcomes.
+            collected.is_ended = true;
+            return Box::pin(std::future::pending());
         }
-        // What the reconcile does after these writes depends on their outcomes.
-        Box::pin(std::future::pending())
+        self.plans_left -= usize::from(writes > 0);
+        let outcomes = vec![Outcome::done(); writes];
+        let error = plan.error_message().map(ReconcileError::because);
+        Box::pin(async move { Applied { outcomes, error } })
     }
-
-    fn measure(&mut self, _: Measurement) {}
-
-    fn enqueue(&mut self, _: Item) {}
 
     fn effects(&mut self, _: Effects) {}
 

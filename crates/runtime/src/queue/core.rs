@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use keleustes_plan::{Item, RateLimiter};
+use keleustes_rate::{TokenBucket, exponential_delay};
 
 /// The state of a queue.
 pub(super) struct Core {
@@ -19,7 +20,9 @@ pub(super) struct Core {
     waiting_at: BTreeMap<Item, (Duration, u64)>,
     sequence: u64,
     failures: BTreeMap<Item, u32>,
-    bucket: Bucket,
+    /// How often an item was requeued with backoff.
+    retries: u64,
+    bucket: TokenBucket,
     limiter: RateLimiter,
     closed: Option<Closing>,
 }
@@ -69,6 +72,8 @@ pub struct QueueCounts {
     pub waiting: usize,
     /// Failed at the last attempt.
     pub failing: usize,
+    /// Requeued with backoff since the start.
+    pub retries: u64,
 }
 
 impl Core {
@@ -81,7 +86,8 @@ impl Core {
             waiting_at: BTreeMap::new(),
             sequence: 0,
             failures: BTreeMap::new(),
-            bucket: Bucket::full(limiter.retries_per_second, limiter.retries_burst),
+            retries: 0,
+            bucket: TokenBucket::new(limiter.retries_per_second, limiter.retries_burst),
             limiter,
             closed: None,
         }
@@ -119,11 +125,10 @@ impl Core {
     }
 
     pub(super) fn add_rate_limited(&mut self, item: Item, at_least: Duration, now: Duration) {
+        self.retries += 1;
         let failures = self.failures.entry(item.clone()).or_default();
-        let doubled = 2_f64.powi((*failures).min(1000).cast_signed());
+        let backoff = exponential_delay(self.limiter.base_delay, self.limiter.max_delay, *failures);
         *failures += 1;
-        let backoff = self.limiter.base_delay.as_secs_f64() * doubled;
-        let backoff = Duration::from_secs_f64(backoff.min(self.limiter.max_delay.as_secs_f64()));
         // Every retry takes a token of the queue-wide bucket, even if the item's own backoff is longer.
         let delay = backoff.max(self.bucket.reserve(now)).max(at_least);
         self.add_after(item, delay, now);
@@ -198,6 +203,7 @@ impl Core {
             processing: self.processing.len(),
             waiting: self.waiting.len(),
             failing: self.failures.len(),
+            retries: self.retries,
         }
     }
 
@@ -206,14 +212,26 @@ impl Core {
         let known = self.dirty.keys().chain(self.processing.keys()).chain(self.waiting_at.keys());
         let known = known.chain(self.failures.keys());
         let items: BTreeSet<_> = known.filter(|item| wanted(item)).collect();
-        let state = |item: &Item| ItemState {
+        items.into_iter().map(|item| self.state(item)).collect()
+    }
+
+    /// Some of the items that wait, at most `limit` of each sort: those that fail, those being processed, those that are
+    /// due next.
+    pub(super) fn some_waiting(&self, limit: usize) -> Vec<ItemState> {
+        let due = self.waiting.iter().map(|(_, _, item)| item);
+        let items = self.failures.keys().take(limit).chain(self.processing.keys().take(limit));
+        let items: BTreeSet<_> = items.chain(due.take(limit)).collect();
+        items.into_iter().map(|item| self.state(item)).collect()
+    }
+
+    fn state(&self, item: &Item) -> ItemState {
+        ItemState {
             item: item.clone(),
             queued: self.dirty.contains_key(item),
             processing_since: self.processing.get(item).copied(),
             due: self.waiting_at.get(item).map(|(due, _)| *due),
             failures: self.failures(item),
-        };
-        items.into_iter().map(state).collect()
+        }
     }
 
     pub(super) fn running(&self, now: Duration) -> QueueSnapshot {
@@ -223,26 +241,5 @@ impl Core {
             unfinished_seconds: ages.clone().sum(),
             longest_seconds: ages.fold(0.0, f64::max),
         }
-    }
-}
-
-/// A token bucket that may go into debt: `reserve` returns how long to wait for the token.
-struct Bucket {
-    tokens: f64,
-    updated_at: Duration,
-    per_second: f64,
-    burst: f64,
-}
-
-impl Bucket {
-    fn full(per_second: f64, burst: f64) -> Self {
-        Self { tokens: burst, updated_at: Duration::ZERO, per_second, burst }
-    }
-
-    fn reserve(&mut self, now: Duration) -> Duration {
-        let passed = now.saturating_sub(self.updated_at).as_secs_f64();
-        self.updated_at = self.updated_at.max(now);
-        self.tokens = (self.tokens + passed * self.per_second).min(self.burst) - 1.0;
-        Duration::from_secs_f64((-self.tokens / self.per_second).max(0.0))
     }
 }

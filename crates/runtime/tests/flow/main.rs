@@ -3,6 +3,7 @@
 
 mod bootstrap_tokens;
 mod caches;
+mod certificates;
 mod cleaners;
 mod clients;
 mod dynamic_resources;
@@ -13,6 +14,7 @@ mod faults;
 mod garbage_collector;
 mod gate;
 mod gated_kinds;
+mod hostile_metrics;
 mod loops;
 mod metadata;
 mod monitors;
@@ -20,6 +22,9 @@ mod namespaces;
 mod outages;
 mod plan_features;
 mod resource_claims;
+mod schedules;
+mod shadow;
 mod status_coalescing;
 mod taint_eviction;
 mod test_cluster;
+mod volume_binder;

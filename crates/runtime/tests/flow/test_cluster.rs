@@ -88,6 +88,7 @@ impl TestCluster {
             }),
             in_flight_max: 4,
             predecessor_state: Arc::new(PredecessorState::None),
+            shadow: None,
         };
         Self { server, faults, tap, metrics, caches, is_leader, events: Arc::default(), context }
     }

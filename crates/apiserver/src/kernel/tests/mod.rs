@@ -2,15 +2,19 @@
 
 mod access;
 mod applies;
+mod certificates;
 mod custom;
 mod deletes;
 mod discoveries;
 mod hostile;
 mod kinds;
 mod kubectl;
+mod limits;
 mod lists;
+mod metrics;
 mod namespaces;
 mod patches;
+mod pod_security;
 mod pods;
 mod protobuf;
 mod quotas;

@@ -1,0 +1,88 @@
+//! Known differences from the original, as data with reasons. A report lists them separately.
+//!
+//! Each row is a consequence of a row in `docs/differences/controllers.md`.
+
+use super::comparison::{Difference, DifferenceKind};
+
+/// A known difference. Empty fields match everything.
+pub struct KnownDifference {
+    /// The kind.
+    pub kind: DifferenceKind,
+    /// The controller.
+    pub controller: &'static str,
+    /// The resource, as kubectl takes it.
+    pub resource: &'static str,
+    /// The verb and the subresource.
+    pub verb: &'static str,
+    /// Why it is there.
+    pub reason: &'static str,
+}
+
+/// All known differences.
+pub const KNOWN: &[KnownDifference] = &[
+    KnownDifference {
+        kind: DifferenceKind::OnlyOurs,
+        controller: "endpointslice-controller",
+        resource: "endpointslices.discovery.k8s.io",
+        verb: "create",
+        reason: "the original does not recreate a slice that it did not write itself, or that stays terminating, before the Service or a pod changes",
+    },
+    KnownDifference {
+        kind: DifferenceKind::OnlyOurs,
+        controller: "endpointslice-mirroring-controller",
+        resource: "endpointslices.discovery.k8s.io",
+        verb: "create",
+        reason: "the original does not recreate a slice that it did not write itself before the Endpoints change",
+    },
+];
+
+/// Why a difference is known, if it is.
+#[must_use]
+pub fn reason(difference: &Difference) -> Option<&'static str> {
+    let fits = |known: &&KnownDifference| {
+        let matches = |listed: &str, actual: &str| listed.is_empty() || listed == actual;
+        known.kind == difference.kind
+            && matches(known.controller, &difference.controller)
+            && matches(known.resource, &difference.resource)
+            && matches(known.verb, &difference.verb)
+    };
+    KNOWN.iter().find(fits).map(|known| known.reason)
+}
+
+/// Controllers and resources that are not compared, or in one direction only, with the reason.
+pub const LIMITS: &[(&str, &str)] = &[
+    ("events", "events are not compared: both managers count and coalesce them differently"),
+    ("leases", "the Lease of the leader election is not compared"),
+    (
+        "pods/status, nodes",
+        "the kubelet writes them all the time; a status, taint or label that this process wants and the leader does not write is found, the opposite is not",
+    ),
+    (
+        "certificatesigningrequest-approving-controller",
+        "it asks the API server with SubjectAccessReviews, which this process does not send; approvals are not compared",
+    ),
+    (
+        "garbage-collector-controller",
+        "the deletion of an object whose owners are gone counts as an agreement, even if another client deleted it",
+    ),
+    (
+        "namespace-controller",
+        "a deletion in a terminating namespace counts as an agreement, even if another client deleted the object",
+    ),
+    (
+        "writes that the leader's API server refuses",
+        "a quota or webhook refuses the leader, and this process would be refused as well, but it wants the write for as long as the leader tries: it is reported as only ours",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_difference_has_a_reason_and_names_a_resource() {
+        for known in KNOWN {
+            assert!(known.reason.len() > 20 && !known.resource.is_empty() && !known.controller.is_empty());
+        }
+    }
+}
