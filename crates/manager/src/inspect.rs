@@ -5,15 +5,17 @@
 //! grants them is in `packaging/explain`.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderValue, Response, StatusCode};
-use keleustes_runtime::explain::{ExplainError, ExplainRequest, Explainer};
+use keleustes_runtime::explain::{ExplainError, ExplainRequest, Explainer, ManagerState};
 use keleustes_runtime::shadow::Shadow;
 use keleustes_serving::{Pages, SubtreeRequest};
+use parking_lot::Mutex;
 use serde_json::json;
 
 /// All paths begin with it.
@@ -21,23 +23,37 @@ pub(crate) const PREFIX: &str = "/debug/keleustes/";
 
 /// How many decisions the live page shows.
 const DECISIONS_MAX: usize = 50;
+/// How many objects a search shows.
+const FOUND_MAX: usize = 30;
+/// How long the holder of the Lease is shown before it is read again, by however many viewers.
+const LEASE_READ_EVERY: Duration = Duration::from_secs(5);
 
 const HTML: &str = include_str!("inspect/page.html");
 const SCRIPT: &str = include_str!("inspect/page.js");
 const STYLE: &str = include_str!("inspect/page.css");
+const ICON: &str = include_str!("inspect/icon.svg");
 
 /// Scripts and styles come from this server only, and nothing is embedded: an object name can never run.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// What all requests share.
+struct Inspector {
+    explainer: Explainer,
+    shadow: Option<Shadow>,
+    /// The holder of the Lease, and when it was read.
+    manager: Mutex<Option<(Instant, ManagerState)>>,
+}
+
 /// Adds the pages. Explanations are computed on the runtime of the caller, whose connections they share.
 pub(crate) fn add_pages(pages: &Pages, explainer: Explainer, shadow: Option<Shadow>) {
     let runtime = tokio::runtime::Handle::current();
+    let inspector = Arc::new(Inspector { explainer, shadow, manager: Mutex::default() });
     pages.add_subtree(
         PREFIX,
         Arc::new(move |request| {
-            let (explainer, shadow) = (explainer.clone(), shadow.clone());
-            let response = runtime.spawn(async move { respond(&explainer, shadow.as_ref(), &request).await });
+            let inspector = inspector.clone();
+            let response = runtime.spawn(async move { respond(&inspector, &request).await });
             Box::pin(async move {
                 response.await.unwrap_or_else(|_| {
                     tracing::error!("panic while explaining an object");
@@ -52,38 +68,52 @@ pub(crate) fn add_pages(pages: &Pages, explainer: Explainer, shadow: Option<Shad
     );
 }
 
-async fn respond(
-    explainer: &Explainer,
-    shadow: Option<&Shadow>,
-    request: &SubtreeRequest,
-) -> Response<Bytes> {
+async fn respond(inspector: &Inspector, request: &SubtreeRequest) -> Response<Bytes> {
     match request.path.as_str() {
         "" => reply(StatusCode::OK, "text/html; charset=utf-8", HTML),
         "page.js" => reply(StatusCode::OK, "text/javascript; charset=utf-8", SCRIPT),
         "page.css" => reply(StatusCode::OK, "text/css; charset=utf-8", STYLE),
-        "overview" => overview(explainer),
-        "explain" => explain(explainer, &request.query).await,
-        "shadow" => shadow_report(explainer, shadow, &request.query).await,
+        "icon.svg" => reply(StatusCode::OK, "image/svg+xml", ICON),
+        "overview" => overview(inspector).await,
+        "search" => search(&inspector.explainer, &request.query),
+        "explain" => explain(&inspector.explainer, &request.query).await,
+        "shadow" => shadow_report(inspector, &request.query).await,
         _ => reply(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n"),
     }
 }
 
-fn overview(explainer: &Explainer) -> Response<Bytes> {
-    let overview = explainer.inspection.overview(&explainer.caches, DECISIONS_MAX);
+async fn overview(inspector: &Inspector) -> Response<Bytes> {
+    let known = inspector.manager.lock().clone();
+    let manager = match known.filter(|(read_at, _)| read_at.elapsed() < LEASE_READ_EVERY) {
+        Some((_, manager)) => manager,
+        None => {
+            let manager = inspector.explainer.manager_state().await;
+            *inspector.manager.lock() = Some((Instant::now(), manager.clone()));
+            manager
+        }
+    };
+    let overview = inspector.explainer.live_overview(&manager, DECISIONS_MAX);
     let text = serde_json::to_string(&overview).unwrap_or_default();
     reply(StatusCode::OK, "application/json", text)
 }
 
-async fn shadow_report(explainer: &Explainer, shadow: Option<&Shadow>, query: &str) -> Response<Bytes> {
-    let Some(shadow) = shadow else {
+async fn shadow_report(inspector: &Inspector, query: &str) -> Response<Bytes> {
+    let Some(shadow) = &inspector.shadow else {
         let text = "this manager runs without --shadow, so it compares nothing\n";
         return reply(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", text);
     };
-    let report = shadow.report(explainer.leader().await);
+    let report = shadow.report(inspector.explainer.leader().await);
     if read_query(query).1 == "text" {
         return reply(StatusCode::OK, "text/plain; charset=utf-8", report.text());
     }
     reply(StatusCode::OK, "application/json", serde_json::to_string(&report).unwrap_or_default())
+}
+
+fn search(explainer: &Explainer, query: &str) -> Response<Bytes> {
+    let text = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "text");
+    let text = text.map(|(_, text)| text.into_owned()).unwrap_or_default();
+    let result = serde_json::to_string(&explainer.search(&text, FOUND_MAX)).unwrap_or_default();
+    reply(StatusCode::OK, "application/json", result)
 }
 
 async fn explain(explainer: &Explainer, query: &str) -> Response<Bytes> {
@@ -93,12 +123,8 @@ async fn explain(explainer: &Explainer, query: &str) -> Response<Bytes> {
             reply(StatusCode::OK, "text/plain; charset=utf-8", explanation.text())
         }
         Ok(explanation) => {
-            let mut value = serde_json::to_value(&explanation).unwrap_or_default();
-            // The live page shows the text without a second request.
-            if output == "page" {
-                value["text"] = explanation.text().into();
-            }
-            reply(StatusCode::OK, "application/json", value.to_string())
+            let text = serde_json::to_string(&explanation).unwrap_or_default();
+            reply(StatusCode::OK, "application/json", text)
         }
         Err(error) => {
             let (status, reason) = match &error {

@@ -6,6 +6,7 @@
 mod api_services;
 mod demo;
 mod enforcement;
+mod live_page;
 mod scratch;
 
 use std::net::{SocketAddr, TcpListener};
@@ -20,6 +21,7 @@ use keleustes_apiserver::{ApiServer, Builder, User, entropy, private_files, stat
 use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, DeleteOptions};
 use keleustes_hollow::{Hollow, record_pod_events};
 use keleustes_objects::{Key, Resource};
+use keleustes_serving::BrowserLogin;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
@@ -178,8 +180,9 @@ async fn play(options: &PlaygroundOptions) -> anyhow::Result<()> {
         demo::Demo { client, nodes: &nodes, manager_flags, folder }.play().await
     } else if let Some(port) = manager_port {
         println!("manager      this one; https://127.0.0.1:{port}/statusz, /metrics, /configz … (curl -k)");
+        let login = live_page::print_link(port);
         greet(&kubeconfig, began, true);
-        manage(manager_flags(&serving, folder, port)?, options.verbosity).await
+        manage(manager_flags(&serving, folder, port)?, options.verbosity, login).await
     } else {
         println!("manager      none");
         greet(&kubeconfig, began, false);
@@ -383,12 +386,13 @@ fn manager_flags(serving: &RunningServer, folder: &Path, port: u16) -> anyhow::R
 }
 
 /// Runs the manager in this process until Ctrl-C or SIGTERM.
-async fn manage(mut flags: Vec<String>, verbosity: Option<u32>) -> anyhow::Result<()> {
+async fn manage(mut flags: Vec<String>, verbosity: Option<u32>, login: BrowserLogin) -> anyhow::Result<()> {
     flags.push("--allow-missing-controllers".to_owned());
     flags.push("--leader-elect=false".to_owned());
     let options = command::read(flags.into_iter().map(Into::into));
     let Ok(options) = options else { bail!("the manager refuses the playground's flags") };
-    run::run_until_stopped(&options, &Verbosity::new(verbosity.unwrap_or(0), Vec::new())).await
+    let verbosity = Verbosity::new(verbosity.unwrap_or(0), Vec::new());
+    run::run_until_stopped(&options, &verbosity, Some(login)).await
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {

@@ -19,9 +19,9 @@ use keleustes_runtime::loops;
 use keleustes_runtime::metrics::Metrics;
 use keleustes_runtime::process_context::ProcessContext;
 use keleustes_runtime::running_controllers::{self, ControllerSet};
-use keleustes_serving::{HealthChecks, Pages};
+use keleustes_serving::{BrowserLogin, HealthChecks, Pages};
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::LateStart;
@@ -43,11 +43,15 @@ pub(crate) fn run(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()
         .enable_all()
         .build()
         .context("starting the async runtime")?
-        .block_on(run_until_stopped(options, verbosity))
+        .block_on(run_until_stopped(options, verbosity, None))
 }
 
-/// Runs on the caller's async runtime.
-pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
+/// Runs on the caller's async runtime. Browsers can log in by links only in a playground.
+pub(crate) async fn run_until_stopped(
+    options: &Options,
+    verbosity: &Verbosity,
+    browser_login: Option<BrowserLogin>,
+) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     tokio::spawn(cancel_on_signal(stop.clone())?);
 
@@ -57,12 +61,8 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
     let team = ControllerSelection::choose(options, &settings)?;
     let house = process_context::build_process_context(options, connection, metrics);
 
-    let root = house.factory.root("kube-controller-manager");
-    let (announcer, events) =
-        Announcer::new(root, house.clocks.clone(), house.random.fork(), house.metrics.clone());
-    let events = tokio::spawn(events.run(CancellationToken::new()));
+    let (announcer, events) = announcer(&house);
     let identity = leader::identity(&leader::host_name()?, &mut house.random.fork());
-    let announcer: Arc<dyn ElectionObserver> = Arc::new(announcer);
     let mut locks = locks(&house, options, &identity, &announcer)?;
     drop(announcer);
 
@@ -82,7 +82,7 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
     }
     let mut background = JoinSet::new();
     let checks = [health.clone(), readiness];
-    let opened = serving::open(&house, options, checks, &team.missing, verbosity).await?;
+    let opened = serving::open(&house, options, checks, &team.missing, verbosity, browser_login).await?;
     let (server, pages) = opened.map_or((None, None), |opened| (opened.server, Some(opened.pages)));
     house.inspection.register(&team.members);
     look_inside(&house, options, pages.as_ref(), &stop, &mut background);
@@ -133,6 +133,14 @@ fn look_inside(
             Ok(())
         });
     }
+}
+
+/// What announces the leader, and the task that writes its events.
+fn announcer(house: &ProcessContext) -> (Arc<dyn ElectionObserver>, JoinHandle<()>) {
+    let root = house.factory.root("kube-controller-manager");
+    let (announcer, events) =
+        Announcer::new(root, house.clocks.clone(), house.random.fork(), house.metrics.clone());
+    (Arc::new(announcer), tokio::spawn(events.run(CancellationToken::new())))
 }
 
 /// The gate before leading. Controllers that another program runs do not count.

@@ -14,7 +14,7 @@ use keleustes_plan::{Controller, DebugPage};
 use keleustes_runtime::clock::Random;
 use keleustes_runtime::process_context::ProcessContext;
 use keleustes_serving::{
-    Access, ApiServerClient, AuthenticationOptions, AuthorizationOptions, CertificateSource,
+    Access, ApiServerClient, AuthenticationOptions, AuthorizationOptions, BrowserLogin, CertificateSource,
     ConnectionLimits, DelegatingClients, FeatureGate, HealthChecks, NamedCertificate, PageOptions, Pages,
     RequestHeaderOptions, Server, ServingOptions, TlsOptions, VersionInfo,
 };
@@ -41,12 +41,13 @@ pub(crate) async fn open(
     [health, readiness]: [HealthChecks; 2],
     missing: &[&'static str],
     verbosity: &Verbosity,
+    browser_login: Option<BrowserLogin>,
 ) -> anyhow::Result<Option<ServingHandle>> {
     if !options.serving.is_enabled() {
         return Ok(None);
     }
     let registry = house.metrics.registry().clone();
-    let access = access(options, house).await?;
+    let access = access(options, house, browser_login).await?;
     let mut page_options = page_options(options, missing, verbosity, &house.random);
     page_options.readiness = Some(readiness);
     let pages = Pages::new(health, registry, SystemTime::now(), page_options);
@@ -124,13 +125,18 @@ fn named_certificate(sni: &SniCertKey) -> NamedCertificate {
 }
 
 /// Delegated authentication and authorization: through the API server that the two kubeconfigs name, or the in-cluster one.
-async fn access(options: &Options, house: &ProcessContext) -> anyhow::Result<Access> {
+async fn access(
+    options: &Options,
+    house: &ProcessContext,
+    browser_login: Option<BrowserLogin>,
+) -> anyhow::Result<Access> {
     let [authentication, authorization] = kubeconfigs(options);
     let delegates = DelegatingClients {
         authentication: delegate(options, house, authentication).await?,
         authorization: delegate(options, house, authorization).await?,
     };
     let (authentication, authorization) = access_options(options);
+    let authentication = AuthenticationOptions { browser_login, ..authentication };
     let registry = house.metrics.registry();
     Ok(Access::open(&authentication, &authorization, delegates, registry, house.random.fork()).await?)
 }
@@ -160,6 +166,7 @@ pub(crate) fn access_options(options: &Options) -> (AuthenticationOptions, Autho
         token_cache_ttl: flags.token_cache_ttl.to_std(),
         skip_lookup: flags.skip_lookup,
         tolerate_lookup_failure: flags.tolerate_lookup_failure,
+        browser_login: None,
     };
     let authorization = AuthorizationOptions {
         always_allow_paths: options.authorization.always_allow_paths.clone(),

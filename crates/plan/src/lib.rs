@@ -33,7 +33,7 @@ pub use event::{EventType, InvolvedObject, PlannedEvent};
 pub use kinds::{AnyChange, AnyObject, AnyStore, Decode, KindEntry};
 pub use memory::{Memory, ScratchMemory};
 pub use metric::{Buckets, Measurement, Metric, MetricType};
-pub use observer::{Effects, EnqueuedItem, MonitorState, Observer};
+pub use observer::{Effects, EnqueuedItem, MonitorState, ObservedWork, Observer};
 pub use plan::{Plan, Step};
 pub use read::{ReadRequest, Scale};
 pub use reconciler::{AnyReconciler, Reconciler};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{ApiResource, Key, ObjectMeta, Resource, ResourceVersion};
+use keleustes_objects::{ApiResource, Key, ObjectMeta, Resource, ResourceVersion, TypeMeta, Uid};
 
 use crate::{Item, Metric, PlannedEvent};
 
@@ -35,6 +35,21 @@ pub trait Observer: Send + Sync {
     fn on_delete(&self, resource: &Resource, meta: &ObjectMeta, effects: &mut Effects);
     /// This process becomes the leader, and effects take effect from now on. Enqueues all outstanding work.
     fn on_start_leading(&self, effects: &mut Effects);
+    /// What the controller has to do with one object, for an explanation. Changes nothing.
+    fn work_for(&self, _uid: &Uid) -> ObservedWork {
+        ObservedWork::default()
+    }
+}
+
+/// What a controller with an observer has to do with one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObservedWork {
+    /// The queues and items whose reconcile is about the object, if it may lead to a write.
+    pub items: Vec<(&'static str, Item)>,
+    /// What their reconcile waits for.
+    pub waits_for: Vec<String>,
+    /// Some of the objects that depend on it, of any kind.
+    pub dependents: Vec<(TypeMeta, Key)>,
 }
 
 /// How far the monitor of one resource is.

@@ -9,8 +9,10 @@
 pub mod diagnosis;
 pub(crate) mod dry_run;
 mod explanation;
+mod live_overview;
 mod names;
 mod neighbours;
+mod search;
 mod text;
 mod waiting;
 
@@ -18,6 +20,7 @@ use std::collections::BTreeMap;
 
 use keleustes_client::Call;
 use keleustes_objects::{Key, Resource};
+use keleustes_plan::Item;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -25,11 +28,14 @@ pub use self::explanation::{
     Cause, ControllerExplanation, Explanation, ManagerState, ObjectLine, ObjectName, WantedEvent, WantedWrite,
 };
 
+pub use self::live_overview::{LiveOverview, WaitingItem};
+pub use self::search::{FoundObject, SearchResult};
+
 use self::diagnosis::{Finding, Weight};
 use self::neighbours::Node;
 use crate::caches::Caches;
 use crate::clock::Clocks;
-use crate::inspection::{Inspection, is_same};
+use crate::inspection::{Inspection, RegisteredController, RegisteredLoop, is_same};
 use crate::journal::JournalEntry;
 use crate::metrics::Metrics;
 use crate::process_context::ProcessContext;
@@ -118,6 +124,7 @@ impl Explainer {
                 text: format!("it could not be read live: {error}"),
             });
         }
+        findings.extend(self.observers_wait_for(&object));
         findings.extend(from_controllers(&controllers));
         let exists = object.json.is_some() || live.is_err() && object.is_cached;
         let (shown, not_shown) = neighbours::lines(&dependents.found);
@@ -142,33 +149,62 @@ impl Explainer {
     async fn controllers_of(&self, object: &Node) -> Vec<ControllerExplanation> {
         let mut explained = Vec::new();
         for controller in self.inspection.controllers() {
+            let observed = object.uid().zip(controller.observer.as_ref());
+            let work = observed.map(|(uid, observer)| observer.work_for(&uid)).unwrap_or_default();
             for a_loop in &controller.loops {
                 for item in self.items_for(a_loop, &object.resource, &object.key) {
-                    let dry_run = self.dry_run(&controller, a_loop, &item, None).await;
-                    let mut waiting = self.waiting(controller.name, a_loop.queue, &item);
-                    if waiting.is_empty() && !self.inspection.leads() {
-                        waiting.extend(dry_run.requeue_after.map(|delay| {
-                            format!(
-                                "it would look again after {}",
-                                diagnosis::duration(delay.as_secs().cast_signed())
-                            )
-                        }));
-                    }
-                    explained.push(ControllerExplanation {
-                        controller: controller.name,
-                        queue: a_loop.queue,
-                        item: item.to_string(),
-                        writes: dry_run.writes.iter().take(WRITES_MAX).map(WantedWrite::of).collect(),
-                        writes_not_shown: dry_run.writes.len().saturating_sub(WRITES_MAX),
-                        events: dry_run.events,
-                        error: dry_run.error,
-                        not_computed: dry_run.not_computed,
-                        waiting,
-                    });
+                    explained.push(self.controller_of(&controller, a_loop, &item).await);
+                }
+                for (_, item) in work.items.iter().filter(|(queue, _)| *queue == a_loop.queue) {
+                    let mut found = self.controller_of(&controller, a_loop, item).await;
+                    found.waiting.extend(work.waits_for.iter().cloned());
+                    explained.push(found);
                 }
             }
         }
         explained
+    }
+
+    /// What keeps controllers that observe all kinds from their work for an object. Their items are not named after it.
+    fn observers_wait_for(&self, object: &Node) -> Vec<Finding> {
+        let Some(uid) = object.uid() else { return Vec::new() };
+        let mut found = Vec::new();
+        for controller in self.inspection.controllers() {
+            let Some(observer) = &controller.observer else { continue };
+            for (queue, item) in observer.work_for(&uid).items {
+                let Some(a_loop) = self.inspection.running_loop(controller.name, queue) else { continue };
+                found.extend(self.waiting_in(&a_loop, &item.key));
+            }
+        }
+        found.retain(|finding| finding.weight > Weight::Passing);
+        found
+    }
+
+    /// What a controller wants of an item, and what it waits for.
+    async fn controller_of(
+        &self,
+        controller: &RegisteredController,
+        a_loop: &RegisteredLoop,
+        item: &Item,
+    ) -> ControllerExplanation {
+        let dry_run = self.dry_run(controller, a_loop, item, None).await;
+        let mut waiting = self.waiting(controller.name, a_loop.queue, item);
+        if waiting.is_empty() && !self.inspection.leads() {
+            waiting.extend(dry_run.requeue_after.map(|delay| {
+                format!("it would look again after {}", diagnosis::duration(delay.as_secs().cast_signed()))
+            }));
+        }
+        ControllerExplanation {
+            controller: controller.name,
+            queue: a_loop.queue,
+            item: item.to_string(),
+            writes: dry_run.writes.iter().take(WRITES_MAX).map(WantedWrite::of).collect(),
+            writes_not_shown: dry_run.writes.len().saturating_sub(WRITES_MAX),
+            events: dry_run.events,
+            error: dry_run.error,
+            not_computed: dry_run.not_computed,
+            waiting,
+        }
     }
 
     /// The latest journal entries about an object, and about the items that are named after it.
@@ -192,7 +228,8 @@ impl Explainer {
         self.inspection.journal().latest(DECISIONS_MAX, about)
     }
 
-    async fn manager_state(&self) -> ManagerState {
+    /// Whether this process leads, and the holder of the Lease.
+    pub async fn manager_state(&self) -> ManagerState {
         ManagerState { leads: self.inspection.leads(), leader: self.leader().await }
     }
 

@@ -221,6 +221,12 @@ impl Gate {
         (unmet.map(describe).collect(), record.expires_at.saturating_sub(now))
     }
 
+    /// Some of the items that are held back.
+    #[must_use]
+    pub fn held(&self, limit: usize) -> Vec<Item> {
+        self.state.lock().held.iter().take(limit).cloned().collect()
+    }
+
     /// How many lists the caches have stored in all. An item during whose reconcile this number grew must be
     /// requeued, for the reason given at [`Gate::take_released`].
     #[must_use]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use keleustes_objects::Resource;
-use keleustes_plan::{AnyReconciler, Controller, Grant, Item, KindEntry, Watch};
+use keleustes_plan::{AnyReconciler, Controller, Grant, Item, KindEntry, Observer, Watch};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -32,6 +32,7 @@ struct Shared {
 pub(crate) struct RegisteredController {
     pub(crate) name: &'static str,
     pub(crate) grants: &'static [Grant],
+    pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) loops: Vec<RegisteredLoop>,
 }
 
@@ -91,6 +92,7 @@ impl Inspection {
             let entry = Arc::new(RegisteredController {
                 name: controller.name,
                 grants: controller.grants,
+                observer: controller.observer.clone(),
                 loops: loops.collect(),
             });
             match registered.iter_mut().find(|there| there.name == entry.name) {
@@ -208,6 +210,8 @@ pub struct ControllerOverview {
 pub struct LoopOverview {
     /// The name of its queue.
     pub queue: &'static str,
+    /// The resource that its items are named after, as kubectl takes it.
+    pub resource: Option<String>,
     /// Items that are queued now.
     pub queued: usize,
     /// Items that are being reconciled.
@@ -216,6 +220,8 @@ pub struct LoopOverview {
     pub waiting: usize,
     /// Items whose last reconcile failed.
     pub failing: usize,
+    /// How often an item was requeued with backoff since the start.
+    pub retries: u64,
     /// Reconciles since the start.
     pub reconciles: u64,
     /// Failed ones.
@@ -229,10 +235,12 @@ impl LoopOverview {
         let (counts, counters) = (a_loop.queue.counts(), &a_loop.counters);
         Self {
             queue: a_loop.spec.queue,
+            resource: a_loop.spec.keyed_by.as_ref().map(|kind| kind.resource().to_string()),
             queued: counts.queued,
             processing: counts.processing,
             waiting: counts.waiting,
             failing: counts.failing,
+            retries: counts.retries,
             reconciles: counters.reconciles.load(Ordering::Relaxed),
             failures: counters.failures.load(Ordering::Relaxed),
             slowest: counters.slowest(),

@@ -42,6 +42,8 @@ struct Ring {
     /// How many entries were ever added, and how many were dropped again.
     added: u64,
     dropped: u64,
+    /// How many chunks were dropped: the number of the oldest one.
+    chunks_dropped: u64,
 }
 
 /// One entry.
@@ -133,7 +135,7 @@ impl Journal {
     #[must_use]
     pub fn new(clocks: Clocks, bytes_max: usize) -> Self {
         let chunks_max = bytes_max / CHUNK_BYTES;
-        let ring = Ring { chunks: VecDeque::new(), chunks_max, added: 0, dropped: 0 };
+        let ring = Ring { chunks: VecDeque::new(), chunks_max, added: 0, dropped: 0, chunks_dropped: 0 };
         Self(Arc::new(Shared { clocks, ring: Mutex::new(ring) }))
     }
 
@@ -239,12 +241,13 @@ impl Journal {
     /// The entries that `wanted` accepts, the newest first, at most `limit`.
     #[must_use]
     pub fn latest(&self, limit: usize, wanted: impl Fn(&JournalEntry) -> bool) -> Vec<JournalEntry> {
-        // Copied chunk by chunk, so that no writer waits for a search through all of them.
+        // Copied chunk by chunk, so that no writer waits for a search through all of them. Chunks are counted from the
+        // first ever, because the oldest may be dropped in between.
         let mut found = Vec::new();
-        let mut next = self.0.ring.lock().chunks.len();
-        while next > 0 && found.len() < limit {
-            next -= 1;
-            let Some(chunk) = self.0.ring.lock().chunks.get(next).cloned() else { continue };
+        let mut next = self.0.ring.lock().chunks_end();
+        while found.len() < limit {
+            next = next.wrapping_sub(1);
+            let Some(chunk) = self.0.ring.lock().chunk(next).cloned() else { break };
             let mut entries = decode_chunk(&chunk);
             entries.retain(|entry| wanted(entry));
             found.extend(entries.into_iter().rev());
@@ -289,7 +292,19 @@ impl Ring {
         }
     }
 
+    /// The number after that of the newest chunk.
+    fn chunks_end(&self) -> u64 {
+        self.chunks_dropped + self.chunks.len() as u64
+    }
+
+    /// The chunk with this number, if it was not dropped.
+    fn chunk(&self, number: u64) -> Option<&Vec<u8>> {
+        let at = number.checked_sub(self.chunks_dropped)?;
+        self.chunks.get(usize::try_from(at).ok()?)
+    }
+
     fn drop_oldest(&mut self) -> Vec<u8> {
+        self.chunks_dropped += 1;
         let chunk = self.chunks.pop_front().unwrap_or_default();
         self.dropped += Entries(&chunk).count() as u64;
         chunk

@@ -21,6 +21,7 @@ mod differences;
 mod dynamic_volumes;
 mod encodings;
 mod endpoints;
+mod explaining;
 mod failover;
 mod garbage;
 mod heartbeats;
@@ -276,6 +277,7 @@ pub const ALL: &[Scenario] = scenarios! {
     Processes resilience::undecodable_secret_affects_only_the_token_controller;
     BesideOriginal http_endpoints::http_endpoints_match_the_original;
     Processes kubectl::kubectl_output_matches_kube_apiserver;
+    Processes explaining::explain_needs_the_documented_role_and_works_on_a_standby;
     Processes shutdown::second_signal_exits_at_once;
     Processes shutdown::feature_gate_keeps_the_lease_on_exit;
     Processes shutdown::manager_credentials_write_only_expected_resources;

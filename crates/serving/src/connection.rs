@@ -159,6 +159,9 @@ impl Client {
 
     async fn response(&self, head: &mut Parts, body: Incoming) -> Response<Bytes> {
         let path = percent_decode_str(head.uri.path()).decode_utf8_lossy().into_owned();
+        if let Some(response) = self.context.access.log_in(head, &path) {
+            return response;
+        }
         let admission = self.context.access.authenticate_and_authorize(head, &path, &self.certificates).await;
         let unauthenticated = match &admission {
             AuthResult::Allowed(user)

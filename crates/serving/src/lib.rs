@@ -19,7 +19,7 @@ mod process;
 mod server;
 mod tls;
 
-pub use access::{Access, ApiServerClient, DelegatingClients};
+pub use access::{Access, ApiServerClient, BrowserLogin, DelegatingClients};
 pub use error::ServingError;
 pub use health::HealthChecks;
 pub use options::{

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::ServingError;
+use crate::access::BrowserLogin;
 use crate::tls::TlsOptions;
 
 /// Options of the server.
@@ -148,6 +149,8 @@ pub struct AuthenticationOptions {
     pub skip_lookup: bool,
     /// `--authentication-tolerate-lookup-failure`: start even if the lookup fails.
     pub tolerate_lookup_failure: bool,
+    /// Login links for browsers, of a playground.
+    pub browser_login: Option<BrowserLogin>,
 }
 
 impl Default for AuthenticationOptions {
@@ -158,6 +161,7 @@ impl Default for AuthenticationOptions {
             token_cache_ttl: Duration::from_secs(10),
             skip_lookup: false,
             tolerate_lookup_failure: false,
+            browser_login: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The graph builder: applies every watch event to the graph.
 
-use keleustes_objects::{ApiResource, Key, ObjectMeta, Resource, TypeMeta};
-use keleustes_plan::{Effects, Memory, Metric, Observer};
+use keleustes_objects::{ApiResource, Key, ObjectMeta, Resource, TypeMeta, Uid};
+use keleustes_plan::{Effects, Memory, Metric, ObservedWork, Observer};
 
 use super::{GRAPH_CHANGES, Graph, GraphEffects, SYNC_ERRORS};
 
@@ -55,5 +55,9 @@ impl Observer for GraphBuilder {
 
     fn on_start_leading(&self, effects: &mut Effects) {
         self.apply(effects, |graph, graph_effects| graph.requeue_all(graph_effects));
+    }
+
+    fn work_for(&self, uid: &Uid) -> ObservedWork {
+        self.memory.with(|graph| graph.work_for(uid))
     }
 }

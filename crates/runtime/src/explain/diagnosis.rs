@@ -199,9 +199,9 @@ fn pod(pod: &Value, now: Time, found: &mut Vec<Finding>) {
         list(pod, "/status/conditions").iter().find(|condition| text(condition, "/type") == name)
     };
     let gates: Vec<_> = list(pod, "/spec/schedulingGates").iter().map(|gate| text(gate, "/name")).collect();
-    let is_finished = matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
+    let is_pending = matches!(text(pod, "/status/phase"), "" | "Pending");
     let is_terminating = !text(pod, "/metadata/deletionTimestamp").is_empty();
-    if text(pod, "/spec/nodeName").is_empty() && !is_terminating && !is_finished {
+    if text(pod, "/spec/nodeName").is_empty() && !is_terminating && is_pending {
         let waits = age(text(pod, "/metadata/creationTimestamp"), now);
         match condition("PodScheduled").filter(|condition| text(condition, "/status") == "False") {
             Some(refused) => {

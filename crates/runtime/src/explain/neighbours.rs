@@ -1,6 +1,6 @@
 //! The objects around an object: owners above; dependents, and what they refer to, below.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt as _;
 use futures::stream;
@@ -63,7 +63,7 @@ impl Node {
         ObjectName::new(&self.resource, &self.key)
     }
 
-    fn uid(&self) -> Option<Uid> {
+    pub(super) fn uid(&self) -> Option<Uid> {
         let uid = self.json.as_ref()?.pointer("/metadata/uid")?.as_str()?;
         Some(Uid::from(uid))
     }
@@ -125,7 +125,7 @@ impl Explainer {
     pub(super) async fn below(&self, top: &Node) -> Below {
         let mut below = Below { found: Vec::new(), not_read: 0 };
         let mut seen: BTreeSet<String> = BTreeSet::from([top.path[0].clone()]);
-        let mut level: Vec<Node> = self.children(top);
+        let mut level: Vec<Node> = self.children(top).await;
         for _ in 0..DEPTH_MAX {
             level.retain(|node| seen.insert(node.name().short()));
             let room = READ_MAX.saturating_sub(below.found.len());
@@ -140,14 +140,22 @@ impl Explainer {
                 node
             });
             let read: Vec<Node> = stream::iter(read).buffered(READS_AT_ONCE).collect().await;
-            level = read.iter().flat_map(|node| self.children(node)).collect();
+            level = Vec::new();
+            for node in &read {
+                level.extend(self.children(node).await);
+            }
             below.found.extend(read);
         }
         below
     }
 
-    fn children(&self, node: &Node) -> Vec<Node> {
+    async fn children(&self, node: &Node) -> Vec<Node> {
+        // What belongs to the node of a pod says nothing about the pod.
+        if is_kind(node, &NODES) && node.depth > 0 {
+            return Vec::new();
+        }
         let mut children = self.dependents(node);
+        children.extend(self.observed_dependents(node).await);
         if is_kind(node, &PODS) {
             let at = node.text("/spec/nodeName");
             if !at.is_empty() {
@@ -203,6 +211,21 @@ impl Explainer {
         found.into_iter().map(|(_, child)| child).collect()
     }
 
+    /// The dependents that controllers observe, of kinds that no cache holds, too.
+    async fn observed_dependents(&self, owner: &Node) -> Vec<Node> {
+        let Some(uid) = owner.uid() else { return Vec::new() };
+        let mut found = Vec::new();
+        for controller in self.inspection.controllers() {
+            let Some(observer) = &controller.observer else { continue };
+            for (kind, key) in observer.work_for(&uid).dependents {
+                let mapping = self.caches.rest_mapping();
+                let mapped = mapping.mapping_for_kind(kind.group(), Some(kind.version()), kind.kind()).await;
+                found.extend(mapped.ok().flatten().map(|mapped| owner.child(&mapped.resource, &key)));
+            }
+        }
+        found
+    }
+
     /// The owners, the closest first.
     pub(super) async fn above(&self, object: &Node) -> Vec<ObjectLine> {
         let mut lines = Vec::new();
@@ -250,7 +273,7 @@ fn controller_ref(node: &Node) -> Option<((String, String), String)> {
     Some(((text("apiVersion")?, text("kind")?), text("name")?))
 }
 
-/// The lines of the shown objects, and how many are not shown. Objects with findings come first.
+/// The lines of the shown objects, and how many are not shown. Objects with findings are preferred.
 pub(super) fn lines(below: &[Node]) -> (Vec<ObjectLine>, usize) {
     let line = |node: &Node| ObjectLine {
         object: node.name(),
@@ -261,8 +284,14 @@ pub(super) fn lines(below: &[Node]) -> (Vec<ObjectLine>, usize) {
     if below.len() > SHOWN_MAX {
         chosen.sort_by_key(|(at, node)| (node.findings.is_empty(), *at));
         chosen.truncate(SHOWN_MAX);
-        chosen.sort_by_key(|(at, _)| *at);
     }
+    // They were read level by level, and each is shown below its own parent.
+    let positions: BTreeMap<&[String], usize> =
+        below.iter().enumerate().map(|(at, node)| (node.path.as_slice(), at)).collect();
+    chosen.sort_by_cached_key(|(_, node)| {
+        let ends = 2..=node.path.len();
+        ends.map(|end| positions.get(&node.path[..end]).copied()).collect::<Vec<_>>()
+    });
     let shown: Vec<_> = chosen.into_iter().map(|(_, node)| line(node)).collect();
     let not_shown = below.len() - shown.len();
     (shown, not_shown)

@@ -1,5 +1,6 @@
 //! What an item of a running loop waits for: the gate, its backoff, a delay, coalesced statuses.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{Key, Resource};
@@ -7,6 +8,7 @@ use keleustes_plan::Item;
 
 use super::Explainer;
 use super::diagnosis::{Finding, Weight, duration};
+use crate::caches::Cache;
 use crate::journal::{Decision, JournalEntry};
 use crate::loops::RunningLoop;
 use crate::queue::ItemState;
@@ -37,12 +39,7 @@ impl Explainer {
     /// What the items of a key wait for, and how likely that explains anything.
     pub(super) fn waiting_in(&self, a_loop: &RunningLoop, key: &Key) -> Vec<Finding> {
         let now = self.clocks.monotonic();
-        let mut found = Vec::new();
-        let (pending, at_most) = a_loop.gate.pending(key);
-        for text in pending {
-            let text = format!("{text}; the key is held for {} at most", duration(whole_seconds(at_most)));
-            found.push(Finding { weight: Weight::Passing, text });
-        }
+        let mut found = held_back(a_loop, key);
         let held_until = a_loop.status_coalescer.lock().held_until(key).filter(|until| *until > now);
         if let Some(until) = held_until {
             let text = format!("its status update is coalesced until {}", self.at(until));
@@ -51,18 +48,11 @@ impl Explainer {
         for state in a_loop.queue.states(&|item| item.key == *key) {
             found.extend(self.queue_state(a_loop, &state, held_until));
         }
-        for cache in a_loop.reader.caches().iter().filter(|cache| cache.last_failure().is_some()) {
-            let failure = cache.last_failure().unwrap_or_default();
-            let text = format!(
-                "the watch of {} fails, what is cached may be old: {failure}",
-                cache.entry().resource()
-            );
-            found.push(Finding { weight: Weight::Refused, text });
-        }
+        found.extend(failing_watches(a_loop));
         found
     }
 
-    fn queue_state(
+    pub(super) fn queue_state(
         &self,
         a_loop: &RunningLoop,
         state: &ItemState,
@@ -134,6 +124,27 @@ impl Explainer {
         };
         format!("{} (in {ahead})", time.strftime("%H:%M:%S"))
     }
+}
+
+/// Why the gate holds a key back.
+pub(super) fn held_back(a_loop: &RunningLoop, key: &Key) -> Vec<Finding> {
+    let (pending, at_most) = a_loop.gate.pending(key);
+    let at_most = duration(whole_seconds(at_most));
+    let finding = |text: String| Finding {
+        weight: Weight::Passing,
+        text: format!("{text}; the key is held for {at_most} at most"),
+    };
+    pending.into_iter().map(finding).collect()
+}
+
+/// The watches that a loop needs and that fail.
+pub(super) fn failing_watches(a_loop: &RunningLoop) -> Vec<Finding> {
+    let finding = |cache: &Arc<Cache>| {
+        let (failure, resource) = (cache.last_failure()?, cache.entry().resource());
+        let text = format!("the watch of {resource} fails, what is cached may be old: {failure}");
+        Some(Finding { weight: Weight::Refused, text })
+    };
+    a_loop.reader.caches().iter().filter_map(finding).collect()
 }
 
 fn whole_seconds(duration: Duration) -> i64 {

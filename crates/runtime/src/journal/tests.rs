@@ -103,3 +103,47 @@ async fn long_texts_are_cut_between_characters() {
     assert_eq!(error.len(), TEXT_BYTES_MAX - 1);
     assert!(error.ends_with('ü'));
 }
+
+/// Writers do not wait for readers, so the oldest chunk may be dropped in the middle of a search.
+#[tokio::test]
+async fn entries_added_during_a_search_make_no_entry_appear_twice() {
+    let journal = journal(3 * CHUNK_BYTES);
+    let fill = |prefix: &str| {
+        let (_, dropped) = journal.counts();
+        let mut number = 0;
+        while journal.counts().1 == dropped {
+            number += 1;
+            let write = write(&SETS, &format!("{prefix}-{number}"));
+            journal.record_write("replicaset-controller", &item(), &write, &Outcome::Unneeded);
+        }
+    };
+    fill("old");
+    let is_first = std::cell::Cell::new(true);
+    let found = journal.latest(usize::MAX, |_| {
+        if is_first.take() {
+            fill("new");
+        }
+        true
+    });
+    let names: std::collections::BTreeSet<_> = found.iter().map(|entry| &entry.name).collect();
+    assert_eq!(names.len(), found.len());
+}
+
+/// Prints the CPU time of an entry; docs/explain.md says what share of a write it is.
+///
+/// `cargo test --release -p keleustes-runtime --lib entry_cost -- --ignored --nocapture`
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn entry_cost() {
+    const ENTRIES: u32 = 1_000_000;
+    let wall = || std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as i64);
+    let journal = Journal::new(Clocks::new(wall), BYTES_MAX_DEFAULT);
+    let (item, mut write) = (item(), write(&SETS, "web-5578694d54-rr4ps"));
+    write.target.resource = Resource::namespaced("", "v1", "pods", "Pod");
+    let began = std::time::Instant::now();
+    for _ in 0..ENTRIES {
+        journal.record_write("replicaset-controller", &item, &write, &Outcome::Unneeded);
+    }
+    println!("{} ns per entry", (began.elapsed() / ENTRIES).as_nanos());
+    assert!(journal.bytes() <= BYTES_MAX_DEFAULT);
+}

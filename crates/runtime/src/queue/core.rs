@@ -19,6 +19,8 @@ pub(super) struct Core {
     waiting_at: BTreeMap<Item, (Duration, u64)>,
     sequence: u64,
     failures: BTreeMap<Item, u32>,
+    /// How often an item was requeued with backoff.
+    retries: u64,
     bucket: Bucket,
     limiter: RateLimiter,
     closed: Option<Closing>,
@@ -69,6 +71,8 @@ pub struct QueueCounts {
     pub waiting: usize,
     /// Failed at the last attempt.
     pub failing: usize,
+    /// Requeued with backoff since the start.
+    pub retries: u64,
 }
 
 impl Core {
@@ -81,6 +85,7 @@ impl Core {
             waiting_at: BTreeMap::new(),
             sequence: 0,
             failures: BTreeMap::new(),
+            retries: 0,
             bucket: Bucket::full(limiter.retries_per_second, limiter.retries_burst),
             limiter,
             closed: None,
@@ -119,6 +124,7 @@ impl Core {
     }
 
     pub(super) fn add_rate_limited(&mut self, item: Item, at_least: Duration, now: Duration) {
+        self.retries += 1;
         let failures = self.failures.entry(item.clone()).or_default();
         let doubled = 2_f64.powi((*failures).min(1000).cast_signed());
         *failures += 1;
@@ -198,6 +204,7 @@ impl Core {
             processing: self.processing.len(),
             waiting: self.waiting.len(),
             failing: self.failures.len(),
+            retries: self.retries,
         }
     }
 
@@ -206,14 +213,26 @@ impl Core {
         let known = self.dirty.keys().chain(self.processing.keys()).chain(self.waiting_at.keys());
         let known = known.chain(self.failures.keys());
         let items: BTreeSet<_> = known.filter(|item| wanted(item)).collect();
-        let state = |item: &Item| ItemState {
+        items.into_iter().map(|item| self.state(item)).collect()
+    }
+
+    /// Some of the items that wait, at most `limit` of each sort: those that fail, those being processed, those that are
+    /// due next.
+    pub(super) fn some_waiting(&self, limit: usize) -> Vec<ItemState> {
+        let due = self.waiting.iter().map(|(_, _, item)| item);
+        let items = self.failures.keys().take(limit).chain(self.processing.keys().take(limit));
+        let items: BTreeSet<_> = items.chain(due.take(limit)).collect();
+        items.into_iter().map(|item| self.state(item)).collect()
+    }
+
+    fn state(&self, item: &Item) -> ItemState {
+        ItemState {
             item: item.clone(),
             queued: self.dirty.contains_key(item),
             processing_since: self.processing.get(item).copied(),
             due: self.waiting_at.get(item).map(|(due, _)| *due),
             failures: self.failures(item),
-        };
-        items.into_iter().map(state).collect()
+        }
     }
 
     pub(super) fn running(&self, now: Duration) -> QueueSnapshot {

@@ -94,6 +94,13 @@ impl Queue {
         self.0.core.lock().states(wanted)
     }
 
+    /// Some of the items that wait, at most `limit` of each sort: those that fail, those being processed, those that are
+    /// due next. Unlike [`Queue::states`] it is fast with any number of items.
+    #[must_use]
+    pub fn some_waiting(&self, limit: usize) -> Vec<ItemState> {
+        self.0.core.lock().some_waiting(limit)
+    }
+
     /// The next item, as soon as there is one; `None` after shutdown, when none is left.
     pub async fn next(&self) -> Option<Item> {
         loop {

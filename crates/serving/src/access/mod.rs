@@ -6,6 +6,7 @@
 
 mod api;
 mod authorize;
+mod browser;
 mod cache;
 mod config_map;
 #[cfg(test)]
@@ -18,9 +19,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, COOKIE};
 use http::request::Parts;
+use http::{HeaderMap, Response};
 use parking_lot::Mutex;
 use prometheus::Registry;
 use rustls::DistinguishedName;
@@ -29,6 +31,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use self::api::{ApiServerClient, BoxError};
+pub use self::browser::BrowserLogin;
 pub use self::user::User;
 
 use self::authorize::{Authorizer, Decision};
@@ -64,6 +67,7 @@ struct Inner {
     trust: watch::Sender<Arc<Trust>>,
     cluster: Option<ApiServerClient>,
     tokens: Option<Arc<Tokens>>,
+    browser_login: Option<BrowserLogin>,
     authorizer: Authorizer,
     metrics: Arc<AccessMetrics>,
     /// The last error about a CA, so that it is logged once.
@@ -116,6 +120,7 @@ impl Access {
             trust: watch::Sender::default(),
             cluster: None,
             tokens: None,
+            browser_login: None,
             authorizer,
             metrics,
             last_error: Mutex::default(),
@@ -163,6 +168,7 @@ impl Access {
             trust: watch::Sender::default(),
             cluster: delegates.authentication,
             tokens: tokens.transpose()?,
+            browser_login: authentication.browser_login.clone(),
             authorizer,
             metrics,
             last_error: Mutex::default(),
@@ -172,6 +178,11 @@ impl Access {
         Ok(access)
     }
 
+    /// The response to a browser that follows a login link; `None` for other requests.
+    pub(crate) fn log_in(&self, head: &mut Parts, path: &str) -> Option<Response<Bytes>> {
+        self.0.browser_login.as_ref()?.log_in(&head.method, path, &mut head.uri)
+    }
+
     /// Authenticates and authorizes a request, and removes the credentials from its headers.
     pub(crate) async fn authenticate_and_authorize(
         &self,
@@ -179,6 +190,11 @@ impl Access {
         path: &str,
         certificates: &[CertificateDer<'static>],
     ) -> AuthResult {
+        let login = self.0.browser_login.as_ref();
+        if let Some(user) = login.and_then(|login| login.user(&head.method, path, &head.headers)) {
+            self.0.remove_credentials(&mut head.headers);
+            return AuthResult::Allowed(user);
+        }
         let began = Instant::now();
         let found = self.0.authenticate(&head.headers, certificates).await;
         self.0.metrics.authenticated(found.as_ref().ok().map(User::category), began);
@@ -310,6 +326,7 @@ impl Inner {
 
     fn remove_credentials(&self, headers: &mut HeaderMap) {
         headers.remove(AUTHORIZATION);
+        headers.remove(COOKIE);
         Headers::defaults().remove_from(headers);
         if let Some(proxies) = &self.trust.borrow().proxies {
             proxies.headers.remove_from(headers);

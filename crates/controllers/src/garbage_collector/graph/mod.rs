@@ -15,6 +15,7 @@ mod slots;
 #[cfg(test)]
 pub(super) mod test_graph;
 mod virtual_delete;
+mod work;
 
 use std::collections::BTreeSet;
 

@@ -124,6 +124,65 @@ async fn object_that_does_not_exist_is_explained() {
     assert_eq!((explanation.exists, explanation.state), (false, "not found"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn live_overview_names_what_waits_and_why() {
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"namespace": "shop", "name": "small"},
+        "spec": {"hard": {"pods": "1"}}, "status": {"hard": {"pods": "1"}, "used": {"pods": "1"}}});
+    let stuck = Stuck::new(
+        &["deployment-controller", "replicaset-controller"],
+        &[quota, deployment("RollingUpdate", 2)],
+    )
+    .await;
+    wait(Duration::from_secs(5)).await;
+    let explainer = &stuck.explainer;
+    let overview = explainer.live_overview(&explainer.manager_state().await, 10);
+    let first = &overview.waiting[0];
+    assert_eq!((first.controller, first.resource.as_str()), ("replicaset-controller", "replicasets.apps"));
+    assert!(first.failing && first.because.contains("exceeded quota: small"), "{first:?}");
+    assert!(first.because.contains("failed 10 times"), "{first:?}");
+    let later = overview.waiting.iter().find(|item| item.controller == "deployment-controller").unwrap();
+    assert!(!later.failing && later.because.contains("the controller looks again at"), "{later:?}");
+    let of = |name: &str| overview.overview.controllers.iter().find(|there| there.name == name).unwrap();
+    let failing = &of("replicaset-controller").loops[0];
+    assert_eq!((failing.failing, failing.retries, failing.failures), (1, 10, 10));
+    assert_eq!(failing.resource.as_deref(), Some("replicasets.apps"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn live_overview_shows_items_that_wait_for_their_own_write() {
+    let stuck =
+        Stuck::new(&["deployment-controller", "replicaset-controller"], &[deployment("RollingUpdate", 1)])
+            .await;
+    wait(Duration::from_secs(5)).await;
+    stuck.cluster.tap.lag("pods");
+    stuck.change("deployments", "web", |web| {
+        web["spec"]["replicas"] = json!(2);
+        web["metadata"]["generation"] = json!(2);
+    });
+    wait(Duration::from_secs(2)).await;
+    let explainer = &stuck.explainer;
+    let overview = explainer.live_overview(&explainer.manager_state().await, 10);
+    let held = overview.waiting.iter().find(|item| item.because.contains("this controller has written"));
+    assert!(held.is_some_and(|held| held.controller == "replicaset-controller"), "{:?}", overview.waiting);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_found_by_a_part_of_their_name() {
+    let stuck =
+        Stuck::new(&["deployment-controller", "replicaset-controller"], &[deployment("RollingUpdate", 3)])
+            .await;
+    wait(Duration::from_secs(5)).await;
+    let names = |text: &str, limit| {
+        let result = stuck.explainer.search(text, limit);
+        let shown: Vec<_> = result.found.iter().map(|found| found.resource.clone()).collect();
+        (shown, result.not_shown)
+    };
+    assert_eq!(names("web", 2), (vec!["deployments.apps".to_owned(), "pods".to_owned()], 3));
+    assert_eq!(names("WEB", 10).0.len(), 5, "case does not matter");
+    assert_eq!(names("", 10), (Vec::new(), 0));
+    assert_eq!(names("nothing", 10), (Vec::new(), 0));
+}
+
 /// Secret data must appear neither in the journal nor in an explanation.
 #[tokio::test(start_paused = true)]
 async fn secret_data_is_in_no_explanation() {

@@ -1,5 +1,6 @@
-//! Twenty stuck situations.
+//! Stuck situations.
 
+use base64::Engine as _;
 use keleustes_apiserver::{FaultRule, InjectedFault};
 use serde_json::{Value, json};
 
@@ -261,13 +262,63 @@ async fn foreground_deletion_waits_for_a_dependent() {
         .await;
 }
 
+/// A valid request for a client certificate, in base64.
+fn signing_request() -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let request = rcgen::CertificateParams::default().serialize_request(&key).unwrap().pem().unwrap();
+    base64::engine::general_purpose::STANDARD.encode(request)
+}
+
 #[tokio::test(start_paused = true)]
 async fn signing_request_is_not_approved() {
     let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
-        "metadata": {"name": "web"}, "spec": {"signerName": "kubernetes.io/kube-apiserver-client", "request": "",
-            "usages": ["client auth"], "username": "x"}});
+        "metadata": {"name": "web"}, "spec": {"signerName": "kubernetes.io/kube-apiserver-client",
+            "request": signing_request(), "usages": ["client auth"], "username": "x"}});
     let stuck = Stuck::new(&["certificatesigningrequest-approving-controller"], &[request]).await;
     stuck.names_cause("signing-request", "csr/web", "nobody has approved or denied it").await;
+}
+
+/// An object with a finalizer that no controller removes, owned by the ReplicaSet `web`.
+fn held_dependent(kind: &str, name: &str) -> Value {
+    let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "set-uid", "controller": true,
+        "blockOwnerDeletion": true});
+    json!({"apiVersion": "v1", "kind": kind, "metadata": {"namespace": "shop", "name": name, "uid": "dependent-uid",
+        "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/hold"], "ownerReferences": [owner]}})
+}
+
+/// A ReplicaSet in foreground deletion.
+fn set_in_foreground_deletion() -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"namespace": "shop", "name": "web", "uid": "set-uid",
+        "generation": 1, "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "web"}}, "template": template()}})
+}
+
+/// The collector's dry run says what it waits for, also if that is of a kind that no cache holds.
+#[tokio::test(start_paused = true)]
+async fn garbage_collector_waits_for_a_dependent_of_another_kind() {
+    let objects = [set_in_foreground_deletion(), held_dependent("ConfigMap", "settings")];
+    let stuck = Stuck::new(&["replicaset-controller", "garbage-collector-controller"], &objects).await;
+    let cause = "configmap/settings: terminating for 5s: finalizer example.com/hold";
+    stuck.names_cause("foreground-deletion-of-any-kind", "rs/web", cause).await;
+    let text = stuck.explain("rs", "web").await.text();
+    let waits = "dependents with blockOwnerDeletion are left: configmap shop/settings (terminating)";
+    assert!(text.contains(waits), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_collector_is_refused() {
+    let cluster = TestCluster::new();
+    let refused =
+        InjectedFault::status(403, "Forbidden", "configmaps \"settings\" is forbidden: retained by policy");
+    cluster.faults.add(FaultRule::new(refused).method(http::Method::DELETE).target("/configmaps"));
+    let mut settings = held_dependent("ConfigMap", "settings");
+    let meta = settings["metadata"].as_object_mut().unwrap();
+    meta.remove("deletionTimestamp");
+    meta.remove("finalizers");
+    let stuck = Stuck::on(cluster, &["garbage-collector-controller"], &[settings]).await;
+    stuck.names_cause("garbage-collector-refused", "configmap/settings", "retained by policy").await;
+    let text = stuck.explain("configmap", "settings").await.text();
+    assert!(text.contains("Wants:    delete configmaps settings because it has no solid owner"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

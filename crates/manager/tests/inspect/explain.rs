@@ -1,93 +1,15 @@
-//! `explain` and the live page of the program that ships, in a playground: no set-up, the caller's credentials, RBAC.
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+//! `explain` of a playground: no set-up, the caller's credentials, RBAC.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use http::Method;
-use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, OtherServer, ServerTrust};
-use keleustes_objects::Resource;
+use keleustes_client::{Call, PatchType};
+use keleustes_objects::Key;
 use serde_json::{Value, json};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
-const PATIENCE: Duration = Duration::from_secs(60);
-const DEPLOYMENTS: Resource = Resource::namespaced("apps", "v1", "deployments", "Deployment");
-
-struct Playground {
-    process: Child,
-    kubeconfig: PathBuf,
-}
-
-impl Drop for Playground {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-impl Playground {
-    fn start() -> Self {
-        let mut process = Command::new(PROGRAM)
-            .args(["playground", "--nodes=1"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let mut lines = lines.map(Result::unwrap);
-        let kubeconfig =
-            lines.find_map(|line| line.trim().strip_prefix("export KUBECONFIG=").map(PathBuf::from));
-        // Read on, so that the program never writes to a closed pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { process, kubeconfig: kubeconfig.unwrap() }
-    }
-
-    fn run(&self, program: &Path, args: &[&str]) -> Output {
-        Command::new(program).args(args).env("KUBECONFIG", &self.kubeconfig).output().unwrap()
-    }
-
-    /// Runs `explain` until its output has this text.
-    fn explain_until(&self, args: &[&str], wanted: &str) -> String {
-        let began = Instant::now();
-        loop {
-            let output = self.run(Path::new(PROGRAM), &[&["explain"], args].concat());
-            let text = String::from_utf8(output.stdout).unwrap();
-            if text.contains(wanted) {
-                return text;
-            }
-            let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(began.elapsed() < PATIENCE, "{wanted:?} does not come: {text}{errors}");
-            std::thread::sleep(Duration::from_millis(200));
-        }
-    }
-
-    fn admin(&self) -> kube::Client {
-        let connection = Connection::open(Some(&self.kubeconfig), None, None).unwrap();
-        ClientFactory::new(connection, ClientOptions::default()).root("test")
-    }
-
-    /// The address of the manager's secure port.
-    fn manager(&self) -> String {
-        let text = std::fs::read_to_string(&self.kubeconfig).unwrap();
-        let after = text.split_once("keleustes.dev/manager").unwrap().1;
-        after.split_once("server: ").unwrap().1.lines().next().unwrap().trim().to_owned()
-    }
-
-    fn secure_port(&self) -> kube::Client {
-        let server = OtherServer { url: self.manager(), trust: ServerTrust::Anyone };
-        let connection = Connection::open_other_server(&self.kubeconfig, &server).unwrap();
-        ClientFactory::new(connection, ClientOptions::default()).root("test")
-    }
-}
-
-fn deployment(name: &str, image: &str) -> Value {
-    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
-        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "c", "image": image}]}}}})
-}
+use crate::playground::{DEPLOYMENTS, PROGRAM, Playground, deployment};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn playground_explains_without_set_up() {
@@ -106,6 +28,7 @@ async fn playground_explains_without_set_up() {
 
     refusals(&playground);
     as_plugin(&playground);
+    watching(&playground, &admin).await;
     live_page(&playground).await;
 }
 
@@ -128,6 +51,25 @@ fn refusals(playground: &Playground) {
     assert!(forbidden.contains("cannot get path") && forbidden.contains("keleustes-explain"), "{forbidden}");
     let refused = failed(&["explain", "pod/x", "--server", "https://127.0.0.1:1"]);
     assert!(refused.contains("asking https://127.0.0.1:1"), "{refused}");
+}
+
+/// `--watch` prints the explanation again when it has changed.
+async fn watching(playground: &Playground, admin: &kube::Client) {
+    let mut process = Command::new(PROGRAM)
+        .args(["explain", "deploy/oars", "--watch"])
+        .env("KUBECONFIG", &playground.kubeconfig)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "Name:         deployment/oars");
+    let pause = json!({"spec": {"paused": true}});
+    let key = Key::namespaced("default", "oars");
+    Call::patch(&DEPLOYMENTS, &key, PatchType::Merge, &pause).send(admin).await.unwrap();
+    let (separator, cause) = ("---".to_owned(), "paused: `kubectl rollout resume`");
+    assert!(lines.any(|line| line == separator) && lines.any(|line| line.contains(cause)));
+    process.kill().unwrap();
+    process.wait().unwrap();
 }
 
 fn as_plugin(playground: &Playground) {

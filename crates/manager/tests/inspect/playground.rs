@@ -1,0 +1,100 @@
+//! A playground of the program that ships.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use keleustes_client::{ClientFactory, ClientOptions, Connection, OtherServer, ServerTrust};
+use keleustes_objects::Resource;
+use serde_json::{Value, json};
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
+const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const DEPLOYMENTS: Resource = Resource::namespaced("apps", "v1", "deployments", "Deployment");
+
+pub(crate) struct Playground {
+    process: Child,
+    pub(crate) kubeconfig: PathBuf,
+    /// The login links of the live page, as they are printed.
+    pub(crate) login_links: Receiver<String>,
+}
+
+impl Drop for Playground {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Playground {
+    pub(crate) fn start() -> Self {
+        let mut process = Command::new(PROGRAM)
+            .args(["playground", "--nodes=1"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let (kubeconfigs, kubeconfig) = channel();
+        let (links, login_links) = channel();
+        // Read to the end, so that the program never writes to a closed pipe.
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if let Some(path) = line.trim().strip_prefix("export KUBECONFIG=") {
+                    let _ = kubeconfigs.send(PathBuf::from(path));
+                }
+                let mut words = line.split_whitespace();
+                if let Some(link) = words.find(|word| word.contains("/debug/keleustes/login?token=")) {
+                    let _ = links.send(link.to_owned());
+                }
+            }
+        });
+        Self { process, kubeconfig: kubeconfig.recv_timeout(PATIENCE).unwrap(), login_links }
+    }
+
+    pub(crate) fn run(&self, program: &Path, args: &[&str]) -> Output {
+        Command::new(program).args(args).env("KUBECONFIG", &self.kubeconfig).output().unwrap()
+    }
+
+    /// Runs `explain` until its output has this text.
+    pub(crate) fn explain_until(&self, args: &[&str], wanted: &str) -> String {
+        let began = Instant::now();
+        loop {
+            let output = self.run(Path::new(PROGRAM), &[&["explain"], args].concat());
+            let text = String::from_utf8(output.stdout).unwrap();
+            if text.contains(wanted) {
+                return text;
+            }
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(began.elapsed() < PATIENCE, "{wanted:?} does not come: {text}{errors}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    pub(crate) fn admin(&self) -> kube::Client {
+        let connection = Connection::open(Some(&self.kubeconfig), None, None).unwrap();
+        ClientFactory::new(connection, ClientOptions::default()).root("test")
+    }
+
+    /// The address of the manager's secure port.
+    pub(crate) fn manager(&self) -> String {
+        let text = std::fs::read_to_string(&self.kubeconfig).unwrap();
+        let after = text.split_once("keleustes.dev/manager").unwrap().1;
+        after.split_once("server: ").unwrap().1.lines().next().unwrap().trim().to_owned()
+    }
+
+    pub(crate) fn secure_port(&self) -> kube::Client {
+        let server = OtherServer { url: self.manager(), trust: ServerTrust::Anyone };
+        let connection = Connection::open_other_server(&self.kubeconfig, &server).unwrap();
+        ClientFactory::new(connection, ClientOptions::default()).root("test")
+    }
+}
+
+pub(crate) fn deployment(name: &str, image: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "c", "image": image}]}}}})
+}
