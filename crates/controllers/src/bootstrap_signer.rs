@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use keleustes_objects::{BootstrapToken, ClusterInfo, ErrorReason, FullMeta as _, Key, SecretBytes};
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Loop, Plan, View, Write};
+use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Plan, View, Write};
 use serde_json::json;
 
 /// Options of the bootstrap signer.
@@ -54,13 +54,13 @@ fn cluster_info() -> Key {
     Key::namespaced("kube-public", "cluster-info")
 }
 
-fn cluster_info_changed(change: &Change<ClusterInfo>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn cluster_info_changed(change: &Change<ClusterInfo>, _: &View<'_>, enqueue: &mut Effects) {
     if !change.is_deletion() && !change.is_resync() {
         enqueue.add(cluster_info());
     }
 }
 
-fn token_changed(change: &Change<BootstrapToken>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn token_changed(change: &Change<BootstrapToken>, _: &View<'_>, enqueue: &mut Effects) {
     if !change.is_resync() {
         enqueue.add(cluster_info());
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use keleustes_objects::{CertificateSigningRequest, CertificateSigningRequestSpec};
-use keleustes_plan::{Change, Enqueue, Grant, RateLimiter, View};
+use keleustes_plan::{Change, Effects, Grant, RateLimiter, View};
 use keleustes_x509::{CertificateRequest, quoted};
 
 pub(crate) const APPROVED: &str = "Approved";
@@ -58,7 +58,7 @@ pub(crate) const RATE_LIMITER: RateLimiter =
 pub(crate) fn request_changed(
     change: &Change<CertificateSigningRequest>,
     _: &View<'_>,
-    enqueue: &mut Enqueue,
+    enqueue: &mut Effects,
 ) {
     enqueue.add(&change.latest().meta.key);
 }

@@ -3,7 +3,7 @@
 //! Parity: pkg/controller/clusterroleaggregation/.
 
 use keleustes_objects::{ClusterRole, InvalidSelector, PolicyRule};
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Item, Loop, Plan, View, Write};
+use keleustes_plan::{Change, Controller, Effects, Grant, Item, Loop, Plan, View, Write};
 use serde_json::json;
 
 /// Builds the controller. It needs the verb `escalate`, because it grants rules that it does not have itself.
@@ -28,7 +28,7 @@ pub fn controller() -> Controller {
 const NAME: &str = "clusterrole-aggregation-controller";
 
 /// Any ClusterRole may be, or may have been, selected by any aggregated one.
-fn role_changed(_: &Change<ClusterRole>, view: &View<'_>, enqueue: &mut Enqueue) {
+fn role_changed(_: &Change<ClusterRole>, view: &View<'_>, enqueue: &mut Effects) {
     for role in view.all::<ClusterRole>().filter(|role| role.aggregation.is_some()) {
         enqueue.add(&role.meta.key);
     }

@@ -175,6 +175,23 @@ pub fn enabled_controllers(
 mod tests {
     use super::*;
 
+    #[test]
+    fn every_kind_that_a_reconcile_reads_is_watched_or_has_a_reason() {
+        let mut uncovered = Vec::new();
+        for controller in all_controllers(&ControllersOptions::default()) {
+            for a_loop in &controller.loops {
+                uncovered.extend(
+                    a_loop.uncovered_reads().map(|kind| format!("{} {}", a_loop.queue, kind.resource())),
+                );
+                assert!(a_loop.unwatched.iter().all(|(_, because)| because.len() > 10), "{}", a_loop.queue);
+                let twice =
+                    |kind: &keleustes_plan::KindEntry| a_loop.watches.iter().any(|watch| watch.kind == *kind);
+                assert!(!a_loop.unwatched.iter().any(|(kind, _)| twice(kind)), "{} watches it", a_loop.queue);
+            }
+        }
+        assert_eq!(uncovered, [""; 0], "these reads would go unnoticed when the object changes");
+    }
+
     /// Proves EVT-60, EVT-61.
     #[test]
     fn events_name_the_original_s_components_and_other_controllers_record_none() {

@@ -8,7 +8,7 @@ use keleustes_objects::{
     ApiError, ErrorReason, FullMeta as _, InternedStr, Key, Namespace, ROOT_CA_CONFIG_MAP, RootCaConfigMap,
 };
 use keleustes_plan::{
-    Applied, Buckets, Change, Context, Controller, Enqueue, Grant, Item, Loop, Metric, Outcome, Plan,
+    Applied, Buckets, Change, Context, Controller, Effects, Grant, Item, Loop, Metric, Outcome, Plan,
     ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::json;
@@ -55,7 +55,7 @@ pub fn controller(options: &RootCaCertificatePublisherOptions) -> Controller {
         )
 }
 
-fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, enqueue: &mut Effects) {
     let is_new = change.old().is_none();
     if let Some(namespace) = change.new().filter(|namespace| is_new || namespace.phase == "Active") {
         enqueue.add(&namespace.meta.key);
@@ -63,7 +63,7 @@ fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, enqueue: &mut Enq
 }
 
 /// A created ConfigMap needs no check: its namespace is enqueued by its own events.
-fn map_changed(change: &Change<RootCaConfigMap>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn map_changed(change: &Change<RootCaConfigMap>, _: &View<'_>, enqueue: &mut Effects) {
     if change.old().is_some() {
         enqueue.add(Key::cluster(&*change.latest().meta.key.namespace));
     }

@@ -3,7 +3,7 @@
 //! Parity: pkg/controller/serviceaccount/serviceaccounts_controller.go.
 
 use keleustes_objects::{ErrorReason, Key, Namespace, ServiceAccount};
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Item, Loop, Plan, View, Write};
+use keleustes_plan::{Change, Controller, Effects, Grant, Item, Loop, Plan, View, Write};
 use serde_json::json;
 
 /// Name of the ServiceAccount.
@@ -24,14 +24,14 @@ pub fn controller() -> Controller {
         )
 }
 
-fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, enqueue: &mut Effects) {
     if !change.is_deletion() && !change.is_resync() {
         enqueue.add(change.latest().meta.key.clone());
     }
 }
 
 /// A deleted ServiceAccount may be the `default` of its namespace.
-fn account_changed(change: &Change<ServiceAccount>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn account_changed(change: &Change<ServiceAccount>, _: &View<'_>, enqueue: &mut Effects) {
     if change.is_deletion() {
         enqueue.add(Key::cluster(&*change.latest().meta.key.namespace));
     }

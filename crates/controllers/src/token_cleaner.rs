@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use keleustes_objects::{BootstrapToken, ErrorReason, Expiration};
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Item, Loop, Plan, View, Write};
+use keleustes_plan::{Change, Controller, Effects, Grant, Item, Loop, Plan, View, Write};
 
 /// Builds the controller. It runs only if `--controllers` names it.
 #[must_use]
@@ -29,7 +29,7 @@ pub fn controller() -> Controller {
 /// The longest delay, which is that of Go's `time.Duration`: about 292 years.
 const DELAY_MAX_NANOSECONDS: i128 = i64::MAX as i128;
 
-fn token_changed(change: &Change<BootstrapToken>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn token_changed(change: &Change<BootstrapToken>, _: &View<'_>, enqueue: &mut Effects) {
     if let Some(token) = change.new().filter(|_| !change.is_resync()) {
         enqueue.add(&token.meta.key);
     }

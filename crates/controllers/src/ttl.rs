@@ -4,7 +4,7 @@
 //! Parity: pkg/controller/ttl/.
 
 use keleustes_objects::Node;
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Item, Loop, Memory, PatchKind, Plan, View, Write};
+use keleustes_plan::{Change, Controller, Effects, Grant, Item, Loop, Memory, PatchKind, Plan, View, Write};
 use serde_json::json;
 
 /// Builds the controller.
@@ -77,7 +77,7 @@ impl ClusterSize {
 }
 
 /// Counts nodes and enqueues the changed one. The other nodes get a new TTL with their own next update.
-fn node_changed(size: &mut ClusterSize, change: &Change<Node>, queue: &mut Enqueue) {
+fn node_changed(size: &mut ClusterSize, change: &Change<Node>, queue: &mut Effects) {
     match (change.old(), change.new()) {
         (None, Some(_)) => size.node_added(),
         (Some(_), None) => return size.node_deleted(),

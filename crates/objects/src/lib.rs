@@ -34,6 +34,7 @@ mod taint;
 pub mod template;
 mod time;
 mod type_meta;
+mod wildcard;
 
 pub use address::{Address, Addresses};
 pub use api_error::{ApiError, ErrorReason};
@@ -61,3 +62,4 @@ pub use taint::{NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, first_that_tolerates
 pub use template::PodTemplate;
 pub use time::{MicroTime, Time};
 pub use type_meta::TypeMeta;
+pub use wildcard::{matches_glob, matches_wildcard};

@@ -25,7 +25,7 @@ use std::io;
 pub use build::Build;
 pub use controllers::{Controller, EnabledControllers};
 pub use gates::{FeatureGates, FeatureStage, GateEffect, GateState, gate_dependencies, gate_effects};
-pub use go_text::{GoDuration, Quantity};
+pub use go_text::GoDuration;
 pub use help::{CommandHelp, commands_text, group_help, group_names, usage};
 pub use leader_migration::{ControllerLeader, LeaderMigration};
 pub use options::*;

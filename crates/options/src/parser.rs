@@ -203,7 +203,7 @@ typed! {
     gates: Gates -> BTreeMap<String, Vec<String>>;
     ip: Ip -> std::net::IpAddr;
     cert_keys: CertKeys -> Vec<crate::value::SniCertKey>;
-    quantity: Quantity -> crate::go_text::Quantity;
+    quantity: Quantity -> keleustes_objects::Quantity;
     level: Level -> u32;
     modules: Modules -> Vec<crate::value::ModuleLevel>;
     version: Version -> crate::value::VersionFlag;

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use keleustes_objects::Quantity;
+
 use crate::build::{self, Build};
 use crate::flag::FlagDefault;
-use crate::go_text::{self, GoDuration, Quantity};
+use crate::go_text::{self, GoDuration};
 
 /// A certificate for some host names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,7 +123,7 @@ impl Value {
                 }
             }
             Self::CertKeys(pairs) => pairs.push(parse_cert_key(text)?),
-            Self::Quantity(quantity) => *quantity = Quantity::parse(text)?,
+            Self::Quantity(quantity) => *quantity = go_text::parse_quantity(text)?,
             Self::Level(level) => *level = go_text::parse_uint31(text)?,
             Self::Modules(modules) => modules.extend(parse_modules(text)?),
             Self::Version(version) => *version = parse_version_flag(text, build)?,

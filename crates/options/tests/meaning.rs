@@ -391,7 +391,7 @@ fn logs_are_typed() {
     ];
     let text = run(&alpha).logs.text;
     assert!(text.split);
-    assert_eq!(text.info_buffer_size.value(), 2048);
+    assert_eq!(text.info_buffer_size.whole(), 2048);
 }
 
 /// Proves OPT-83.

@@ -1,12 +1,9 @@
-//! A change of one cached object, and the items it enqueues.
+//! A change of one cached object, and the items of a work queue.
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use keleustes_objects::{ArcStr, Key, Object};
-
-use crate::{Measurement, PlannedEvent};
 
 /// A change of one cached object: its old state, its new state, or both.
 pub struct Change<T> {
@@ -162,54 +159,5 @@ impl fmt::Display for Item {
 impl fmt::Debug for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
-    }
-}
-
-/// Collects the items that a change enqueues, the metrics that it observes and the events that it records.
-#[derive(Default)]
-pub struct Enqueue {
-    items: Vec<(Item, Option<Duration>)>,
-    measurements: Vec<Measurement>,
-    events: Vec<PlannedEvent>,
-}
-
-impl Enqueue {
-    /// Enqueues an item now (client-go: `Add`).
-    pub fn add(&mut self, item: impl Into<Item>) {
-        self.items.push((item.into(), None));
-    }
-
-    /// Enqueues an item after a delay (client-go: `AddAfter`). Such an item counts as a retry in
-    /// `workqueue_retries_total`, even if the delay is zero.
-    pub fn add_after(&mut self, item: impl Into<Item>, delay: Duration) {
-        self.items.push((item.into(), Some(delay)));
-    }
-
-    /// Observes a metric.
-    pub fn measure(&mut self, measurement: Measurement) {
-        self.measurements.push(measurement);
-    }
-
-    /// Records an event about the change itself, for a fact that no reconcile of the enqueued items sees.
-    pub fn record(&mut self, event: PlannedEvent) {
-        self.events.push(event);
-    }
-
-    /// The recorded events, in order.
-    #[must_use]
-    pub fn take_events(&mut self) -> Vec<PlannedEvent> {
-        std::mem::take(&mut self.events)
-    }
-
-    /// The observed metrics, in order.
-    #[must_use]
-    pub fn take_measurements(&mut self) -> Vec<Measurement> {
-        std::mem::take(&mut self.measurements)
-    }
-
-    /// The collected items in order, with the delay of those that were added with one.
-    #[must_use]
-    pub fn into_items(self) -> Vec<(Item, Option<Duration>)> {
-        self.items
     }
 }

@@ -14,7 +14,8 @@ use keleustes_objects::{
 };
 
 use crate::{
-    AnyObject, Effects, Item, KindEntry, Measurement, MonitorState, Plan, ReadRequest, Scale, View, Write,
+    AnyObject, Effects, Item, KindEntry, Measurement, MonitorState, Plan, PlannedEvent, ReadRequest, Scale,
+    View, Write,
 };
 
 /// A future that any executor may drive.
@@ -27,10 +28,6 @@ pub trait ReconcileIo: Send {
     fn with_view(&self, f: &mut dyn FnMut(&View<'_>));
     /// Applies a plan.
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied>;
-    /// Observes a metric.
-    fn measure(&mut self, measurement: Measurement);
-    /// Enqueues another item in the queue of the same loop.
-    fn enqueue(&mut self, item: Item);
     /// Reads live objects as JSON with concurrent GETs: one result per key, in order.
     fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>>;
     /// Reads the live metadata of one object as JSON; `None` if it is not found.
@@ -38,7 +35,7 @@ pub trait ReconcileIo: Send {
     /// The resource of a kind from the cached discovery; `None` if the server does not serve the kind.
     fn resource_of<'a>(&'a mut self, kind: &'a TypeMeta)
     -> BoxFuture<'a, Result<Option<Resource>, ApiError>>;
-    /// Enqueues items in any queue of the controller and records events.
+    /// Enqueues items, records events and observes metrics.
     fn effects(&mut self, effects: Effects);
     /// Lists live objects with concurrent requests: one result per request, in order.
     fn list<'a>(&'a mut self, requests: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>>;
@@ -160,12 +157,23 @@ impl<'a> Context<'a> {
 
     /// Observes a metric.
     pub fn measure(&mut self, measurement: Measurement) {
-        self.io.measure(measurement);
+        let mut effects = Effects::default();
+        effects.measure(measurement);
+        self.io.effects(effects);
+    }
+
+    /// Records an event that belongs to no plan.
+    pub fn record(&mut self, event: PlannedEvent) {
+        let mut effects = Effects::default();
+        effects.record(event);
+        self.io.effects(effects);
     }
 
     /// Enqueues another item of the same loop, for a cause that no watch event of that item reports.
     pub fn enqueue(&mut self, item: impl Into<Item>) {
-        self.io.enqueue(item.into());
+        let mut effects = Effects::default();
+        effects.add(item);
+        self.io.effects(effects);
     }
 
     /// Reads one live object.
@@ -209,7 +217,7 @@ impl<'a> Context<'a> {
         self.io.resource_of(kind).await
     }
 
-    /// Enqueues items in any queue of the controller and records events.
+    /// Enqueues items in any queue of the controller, records events and observes metrics.
     pub fn effects(&mut self, effects: Effects) {
         self.io.effects(effects);
     }

@@ -8,7 +8,7 @@ use keleustes_objects::{Kind, Resource};
 
 use crate::reconciler::SingleDecision;
 use crate::{
-    Action, AnyChange, AnyReconciler, AnyStore, Change, Enqueue, Index, Item, KindEntry, Measurement, Metric,
+    Action, AnyChange, AnyReconciler, AnyStore, Change, Effects, Index, Item, KindEntry, Measurement, Metric,
     Observer, Plan, Reconciler, Store, View, Write,
 };
 
@@ -106,6 +106,8 @@ pub struct Loop {
     pub watches: Vec<Watch>,
     /// All kinds that a reconcile reads from the caches, the watched ones included.
     pub reads: Vec<KindEntry>,
+    /// The kinds in `reads` whose events enqueue nothing, each with the reason; see [`Loop::reads_unwatched`].
+    pub unwatched: Vec<(KindEntry, &'static str)>,
     /// The kinds in `reads` whose caches need not be synced when the loop starts; see [`View::store_if_synced`].
     pub starts_without: Vec<KindEntry>,
     /// The cache indexes that a reconcile uses.
@@ -151,7 +153,7 @@ pub struct RateLimiter {
     /// The refill rate of the token bucket.
     pub retries_per_second: f64,
     /// The size of the token bucket.
-    pub retries_burst: f64,
+    pub retries_burst: u32,
 }
 
 impl RateLimiter {
@@ -160,7 +162,7 @@ impl RateLimiter {
         base_delay: Duration::from_millis(5),
         max_delay: Duration::from_secs(1000),
         retries_per_second: 10.0,
-        retries_burst: 100.0,
+        retries_burst: 100,
     };
 }
 
@@ -190,11 +192,11 @@ pub struct Watch {
 }
 
 type AddIndex = Arc<dyn Fn(&mut dyn AnyStore) + Send + Sync>;
-type EnqueueFn = Arc<dyn Fn(&AnyChange, &View<'_>, &mut Enqueue) + Send + Sync>;
+type EnqueueFn = Arc<dyn Fn(&AnyChange, &View<'_>, &mut Effects) + Send + Sync>;
 
 impl Watch {
     /// Collects the items that a change enqueues.
-    pub fn enqueue(&self, change: &AnyChange, view: &View<'_>, items: &mut Enqueue) {
+    pub fn enqueue(&self, change: &AnyChange, view: &View<'_>, items: &mut Effects) {
         (self.enqueue)(change, view, items);
     }
 }
@@ -311,6 +313,7 @@ impl Loop {
             keyed_by: None,
             watches: Vec::new(),
             reads: Vec::new(),
+            unwatched: Vec::new(),
             starts_without: Vec::new(),
             indexes: Vec::new(),
             resync_period: None,
@@ -341,16 +344,25 @@ impl Loop {
     #[must_use]
     pub fn enqueue_on<T: Kind>(
         mut self,
-        enqueue: impl Fn(&Change<T>, &View<'_>, &mut Enqueue) + Send + Sync + 'static,
+        enqueue: impl Fn(&Change<T>, &View<'_>, &mut Effects) + Send + Sync + 'static,
     ) -> Self {
-        let erased = move |change: &AnyChange, view: &View<'_>, items: &mut Enqueue| {
+        let erased = move |change: &AnyChange, view: &View<'_>, items: &mut Effects| {
             enqueue(&change.typed::<T>(), view, items);
         };
         self.watches.push(Watch { kind: KindEntry::of::<T>(), enqueue: Arc::new(erased) });
         self.reads::<T>()
     }
 
-    /// Reads a kind whose events enqueue nothing.
+    /// Reads a kind whose events enqueue nothing, for a reason: something else must enqueue the items that depend on an
+    /// object of the kind, or nothing may have to. In the simulator, a read of a kind that is neither watched nor
+    /// declared here fails the run.
+    #[must_use]
+    pub fn reads_unwatched<T: Kind>(mut self, because: &'static str) -> Self {
+        self.unwatched.push((KindEntry::of::<T>(), because));
+        self.reads::<T>()
+    }
+
+    /// Reads a kind.
     #[must_use]
     pub fn reads<T: Kind>(mut self) -> Self {
         let entry = KindEntry::of::<T>();
@@ -411,6 +423,21 @@ impl Loop {
     pub fn rate_limited_by(mut self, rate_limiter: RateLimiter) -> Self {
         self.rate_limiter = rate_limiter;
         self
+    }
+
+    /// The kinds that it reads although their events enqueue nothing and no reason is declared.
+    pub fn uncovered_reads(&self) -> impl Iterator<Item = &KindEntry> {
+        self.reads.iter().filter(|kind| !self.covers_reads_of(kind))
+    }
+
+    /// Whether a reconcile may read a kind: its events enqueue items, there is a reason why they need not, or the loop
+    /// watches nothing and repeats passes over all objects.
+    #[must_use]
+    pub fn covers_reads_of(&self, kind: &KindEntry) -> bool {
+        let repeats_passes = self.watches.is_empty() && !self.initial_items.is_empty();
+        repeats_passes
+            || self.watches.iter().any(|watch| watch.kind == *kind)
+            || self.unwatched.iter().any(|(unwatched, _)| unwatched == kind)
     }
 
     /// Sets the number of workers; at least one.

@@ -7,6 +7,7 @@
 mod change;
 mod context;
 mod controller;
+mod effects;
 mod event;
 mod kinds;
 mod memory;
@@ -20,7 +21,7 @@ mod store;
 mod view;
 mod write;
 
-pub use change::{Change, Enqueue, Item};
+pub use change::{Change, Item};
 pub use context::{
     Applied, BoxFuture, Context, FetchResult, ListRequest, ListResult, MetadataPage, Outcome, PageRequest,
     ReconcileError, ReconcileIo, Requeue,
@@ -29,11 +30,13 @@ pub use controller::{
     ConstructionError, Controller, DebugHandler, DebugPage, DeclaredIndex, Grant, Loop, QpsMultiplier,
     RateLimiter, StartStep, Watch,
 };
+#[doc(hidden)]
+pub use effects::{Effects, EnqueueTiming, EnqueuedItem};
 pub use event::{EventType, InvolvedObject, PlannedEvent};
 pub use kinds::{AnyChange, AnyObject, AnyStore, Decode, KindEntry};
 pub use memory::{Memory, ScratchMemory};
 pub use metric::{Buckets, Measurement, Metric, MetricType};
-pub use observer::{Effects, EnqueuedItem, MonitorState, ObservedWork, Observer};
+pub use observer::{MonitorState, ObservedWork, Observer};
 pub use plan::{Plan, Step};
 pub use read::{ReadRequest, Scale};
 pub use reconciler::{AnyReconciler, Reconciler};

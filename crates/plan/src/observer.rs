@@ -1,11 +1,9 @@
 //! Events of every resource that the server serves, for controllers that treat all kinds alike: the garbage
 //! collector and the resourcequota controller. All observers share one list and watch per resource.
 
-use std::time::Duration;
-
 use keleustes_objects::{ApiResource, Key, ObjectMeta, Resource, ResourceVersion, TypeMeta, Uid};
 
-use crate::{Item, Metric, PlannedEvent};
+use crate::{Effects, Item, Metric};
 
 /// Receives the list and watch events of every deletable resource, metadata only.
 ///
@@ -62,44 +60,4 @@ pub enum MonitorState {
     Listing,
     /// All changes up to this resourceVersion have been delivered, be it by a list, an event or a bookmark.
     Reached(ResourceVersion),
-}
-
-/// Effects of a watch event or a reconcile beyond its own item: items of any queue of the controller, and events.
-#[derive(Default)]
-pub struct Effects {
-    /// The items to enqueue.
-    pub enqueued: Vec<EnqueuedItem>,
-    /// The events to record, in order.
-    pub events: Vec<PlannedEvent>,
-}
-
-/// An item for one of the controller's queues.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EnqueuedItem {
-    /// The name of the queue.
-    pub queue: &'static str,
-    /// The item.
-    pub item: Item,
-    /// Whether it is added with backoff, as client-go's `AddRateLimited` does.
-    pub rate_limited: bool,
-    /// Added only after this delay, as client-go's `AddAfter` does; zero adds it at once.
-    pub delay: Duration,
-}
-
-impl Effects {
-    /// Enqueues an item now.
-    pub fn enqueue(&mut self, queue: &'static str, item: impl Into<Item>) {
-        self.enqueue_after(queue, item, Duration::ZERO);
-    }
-
-    /// Enqueues an item after a delay.
-    pub fn enqueue_after(&mut self, queue: &'static str, item: impl Into<Item>, delay: Duration) {
-        self.enqueued.push(EnqueuedItem { queue, item: item.into(), rate_limited: false, delay });
-    }
-
-    /// Enqueues an item with backoff, as if its reconcile had failed.
-    pub fn enqueue_rate_limited(&mut self, queue: &'static str, item: impl Into<Item>) {
-        let delay = Duration::ZERO;
-        self.enqueued.push(EnqueuedItem { queue, item: item.into(), rate_limited: true, delay });
-    }
 }

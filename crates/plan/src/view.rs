@@ -38,13 +38,21 @@ impl Now {
 pub struct View<'a> {
     stores: Vec<(KindEntry, &'a dyn AnyStore)>,
     now: Now,
+    on_read: Option<&'a (dyn Fn(&KindEntry) + Sync)>,
 }
 
 impl<'a> View<'a> {
     /// A view of these stores.
     #[must_use]
     pub fn new(stores: Vec<(KindEntry, &'a dyn AnyStore)>, now: Now) -> Self {
-        Self { stores, now }
+        Self { stores, now, on_read: None }
+    }
+
+    /// The same view, which reports the kind of every read. The simulator compares the reads of a reconcile with the
+    /// watches of its loop.
+    #[must_use]
+    pub fn recording<'b>(&'b self, on_read: &'b (dyn Fn(&KindEntry) + Sync)) -> View<'b> {
+        View { stores: self.stores.clone(), now: self.now, on_read: Some(on_read) }
     }
 
     /// The clock reading of the view.
@@ -68,6 +76,9 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn store_if_synced<T: Kind>(&self) -> Option<&'a Store<T>> {
         let wanted = KindEntry::of::<T>();
+        if let Some(on_read) = self.on_read {
+            on_read(&wanted);
+        }
         let (_, store) = self.stores.iter().find(|(entry, _)| *entry == wanted)?;
         store.as_any().downcast_ref()
     }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta};
 use keleustes_plan::{
-    AnyChange, Applied, BoxFuture, Context, Controller, Effects, Enqueue, EnqueuedItem, FetchResult, Item,
-    KindEntry, ListRequest, ListResult, Loop, Measurement, MetadataPage, MonitorState, Observer, PageRequest,
-    Plan, PlannedEvent, ReadRequest, ReconcileError, ReconcileIo, Requeue, View,
+    AnyChange, Applied, BoxFuture, Context, Controller, Effects, EnqueueTiming, EnqueuedItem, FetchResult,
+    Item, KindEntry, ListRequest, ListResult, Loop, MetadataPage, MonitorState, Observer, PageRequest, Plan,
+    PlannedEvent, ReadRequest, ReconcileError, ReconcileIo, Requeue, View,
 };
 use parking_lot::Mutex;
 use thiserror::Error;
@@ -94,9 +94,10 @@ pub(crate) struct RunningLoop {
     stop: CancellationToken,
 }
 
-/// Where effects go: items for the queues of other loops, and events that belong to no plan.
+/// Where effects go: the queues of a controller, its events and its metrics.
 struct EffectsRouter {
     queues: Vec<(&'static str, Queue)>,
+    metrics: Metrics,
     record: Arc<dyn Fn(PlannedEvent) + Send + Sync>,
     is_leader: Arc<dyn Fn() -> bool + Send + Sync>,
 }
@@ -112,20 +113,32 @@ impl EffectsRouter {
             let metrics = context.metrics.queue(spec.queue);
             (spec.queue, Queue::new(spec.rate_limiter, context.clocks.clone(), metrics))
         };
-        Self { queues: loops.iter().map(queue_of).collect(), record, is_leader: context.is_leader.clone() }
+        let (metrics, is_leader) = (context.metrics.clone(), context.is_leader.clone());
+        Self { queues: loops.iter().map(queue_of).collect(), metrics, record, is_leader }
     }
 
-    fn take(&self, effects: Effects) {
-        for EnqueuedItem { queue: name, item, rate_limited: is_rate_limited, delay } in effects.enqueued {
-            let found = self.queues.iter().find(|(there, _)| *there == name);
-            let (_, queue) = found.unwrap_or_else(|| panic!("no loop of this controller has a queue {name}"));
-            match is_rate_limited {
-                true => queue.add_rate_limited(item, delay),
-                false if delay.is_zero() => queue.add(item),
-                false => queue.add_after(item, delay),
+    /// Makes effects take effect. `own` is the queue of the loop they come from, if they come from one: two loops may
+    /// have queues of the same name.
+    fn take(&self, mut effects: Effects, own: Option<&Queue>) {
+        effects.take_measurements().iter().for_each(|measurement| self.metrics.measure(measurement));
+        let events = effects.take_events().into_iter();
+        events.filter(|_| (self.is_leader)()).for_each(|event| (self.record)(event));
+        for EnqueuedItem { queue, item, timing } in effects.take_enqueued() {
+            let queue = match queue {
+                None => own.unwrap_or_else(|| panic!("an observer names the queue")),
+                Some(name) => self.queue_named(name),
+            };
+            match timing {
+                EnqueueTiming::Now => queue.add(item),
+                EnqueueTiming::After(delay) => queue.add_after(item, delay),
+                EnqueueTiming::RateLimited => queue.add_rate_limited(item, Duration::ZERO),
             }
         }
-        effects.events.into_iter().filter(|_| (self.is_leader)()).for_each(|event| (self.record)(event));
+    }
+
+    fn queue_named(&self, name: &str) -> &Queue {
+        let found = self.queues.iter().find(|(there, _)| *there == name);
+        found.map_or_else(|| panic!("no loop of this controller has a queue {name}"), |(_, queue)| queue)
     }
 }
 
@@ -180,7 +193,7 @@ pub async fn start(
     };
     if let Some((monitors, observer)) = monitors.zip(controller.observer.clone()) {
         let sink = effects_router.clone();
-        let sink: EffectsSink = Arc::new(move |effects| sink.take(effects));
+        let sink: EffectsSink = Arc::new(move |effects| sink.take(effects, None));
         monitors.start_leading(&observer, &sink);
         running.observing = Some((monitors, observer));
     }
@@ -384,24 +397,15 @@ impl EventHandler for LoopEventHandler {
         let watches: Vec<_> = a_loop.spec.watches.iter().filter(|watch| watch.kind == self.kind).collect();
         // In chunks: the view holds read locks that block writes to the stores.
         for changes in changes.chunks(CHANGES_PER_VIEW).filter(|_| !watches.is_empty()) {
-            let mut enqueue = Enqueue::default();
+            let mut effects = Effects::default();
             a_loop.reader.with_view(&mut |view| {
                 for (change, watch) in
                     changes.iter().flat_map(|change| watches.iter().map(move |w| (change, w)))
                 {
-                    a_loop.contain_panic_in_handler(|| watch.enqueue(change, view, &mut enqueue));
+                    a_loop.contain_panic_in_handler(|| watch.enqueue(change, view, &mut effects));
                 }
             });
-            for measurement in enqueue.take_measurements() {
-                a_loop.metrics.measure(&measurement);
-            }
-            a_loop.effects_router.take(Effects { events: enqueue.take_events(), ..Effects::default() });
-            for (item, delay) in enqueue.into_items() {
-                match delay {
-                    None => a_loop.queue.add(item),
-                    Some(delay) => a_loop.queue.add_after(item, delay),
-                }
-            }
+            a_loop.effects_router.take(effects, Some(&a_loop.queue));
         }
         for item in a_loop.gate.take_released() {
             a_loop.queue.add(item);
@@ -576,14 +580,6 @@ impl ReconcileIo for LoopIo<'_> {
         }
     }
 
-    fn measure(&mut self, measurement: Measurement) {
-        self.a_loop.metrics.measure(&measurement);
-    }
-
-    fn enqueue(&mut self, item: Item) {
-        self.a_loop.queue.add(item);
-    }
-
     fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>> {
         Box::pin(async move {
             let answers = self.a_loop.executor.fetch_all(resource, keys).await;
@@ -610,7 +606,7 @@ impl ReconcileIo for LoopIo<'_> {
     }
 
     fn effects(&mut self, effects: Effects) {
-        self.a_loop.effects_router.take(effects);
+        self.a_loop.effects_router.take(effects, Some(&self.a_loop.queue));
     }
 
     fn list<'a>(&'a mut self, listings: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use keleustes_objects::Key;
 use keleustes_plan::StatusUrgency;
+use keleustes_rate::GrowingInterval;
 
 /// How long writes are coalesced after the first of a series.
 pub const INTERVAL_FIRST: Duration = Duration::from_millis(200);
@@ -31,11 +32,9 @@ pub struct StatusCoalescer {
 
 #[derive(Default)]
 struct Record {
-    /// When the last status write was sent.
-    written_at: Option<Duration>,
-    /// The interval after that write.
-    interval: Duration,
-    /// Until when writes are held back.
+    /// The interval after the last status write.
+    interval: GrowingInterval,
+    /// Until when writes are held back: the end of the interval, or longer because of a superseded status.
     held_until: Duration,
     /// Since when a write has been held back.
     held_since: Option<Duration>,
@@ -73,11 +72,8 @@ impl StatusCoalescer {
     /// Records that a status write was sent.
     pub fn record_write(&mut self, key: &Key, now: Duration) {
         let record = self.records.entry(key.clone()).or_default();
-        let in_series =
-            record.written_at.is_some_and(|written_at| now.saturating_sub(written_at) < 2 * record.interval);
-        record.interval = if in_series { (2 * record.interval).min(INTERVAL_MAX) } else { INTERVAL_FIRST };
-        record.written_at = Some(now);
-        record.held_until = now + record.interval;
+        record.interval.start(now, INTERVAL_FIRST, INTERVAL_MAX);
+        record.held_until = record.interval.ends_at();
         (record.held_since, record.holds_write) = (None, false);
         self.drop_obsolete(now);
     }

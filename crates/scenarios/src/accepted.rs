@@ -1,7 +1,9 @@
 //! Accepted differences: lines in which two outputs may differ are listed with a reason. An unlisted
 //! difference fails, and so does an unused row.
 
-use crate::differences::{matches, rows};
+use keleustes_objects::matches_wildcard;
+
+use crate::differences::rows;
 
 /// A list of accepted differences.
 pub(crate) struct Accepted {
@@ -52,7 +54,9 @@ impl Accepted {
     }
 
     fn row(&self, subject: &str, line: &str) -> Option<usize> {
-        self.rows.iter().position(|row| matches(&row.subject, subject) && line_matches(&row.line, line))
+        self.rows
+            .iter()
+            .position(|row| matches_wildcard(&row.subject, subject) && line_matches(&row.line, line))
     }
 
     /// Rows about these subjects for which no difference occurred.
@@ -71,8 +75,8 @@ impl Accepted {
 /// Whether a row matches a differing line; a leading `?` matches either side.
 fn line_matches(pattern: &str, line: &str) -> bool {
     match pattern.strip_prefix('?') {
-        Some(pattern) => line.get(1..).is_some_and(|line| matches(pattern, line)),
-        None => matches(pattern, line),
+        Some(pattern) => line.get(1..).is_some_and(|line| matches_wildcard(pattern, line)),
+        None => matches_wildcard(pattern, line),
     }
 }
 

@@ -26,31 +26,3 @@ pub(crate) fn rows(file: &str) -> anyhow::Result<Vec<Row>> {
     })
     .collect()
 }
-
-/// Whether a text matches a pattern, in which `*` matches anything.
-pub(crate) fn matches(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
-    let parts: Vec<_> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
-    for part in middle {
-        let Some((_, after)) = rest.split_once(part) else { return false };
-        rest = after;
-    }
-    rest.ends_with(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn star_matches_anything() {
-        assert!(matches("/metrics go_*", "/metrics go_threads"));
-        assert!(matches("/metrics a{*}", "/metrics a{b=c}"));
-        assert!(matches("/configz *.a.*", "/configz x.a.b"));
-        assert!(!matches("/metrics go_", "/metrics go_threads"));
-        assert!(!matches("/metrics a{*}", "/metrics b{b=c}"));
-        assert!(!matches("/configz *.a", "/configz x.ab"));
-    }
-}

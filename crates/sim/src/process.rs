@@ -29,6 +29,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::actions::Party;
 use crate::network::{Network, SimulatedTransport};
+use crate::read_check::check_reads;
 use crate::recorder::Recorder;
 use crate::storm::START_NANOSECONDS;
 
@@ -182,8 +183,8 @@ impl Supervisor {
                 &self.name,
             );
             let context = Arc::new(self.build_process_context(&transport));
-            let lock = self.lock.clone();
-            let running = run_manager(context.clone(), &self.options, self.name.clone(), lock, stop.clone());
+            let (name, recorder, lock) = (self.name.clone(), self.recorder.clone(), self.lock.clone());
+            let running = run_manager(context.clone(), &self.options, &recorder, name, lock, stop.clone());
             let mut running = Box::pin(running);
             let end = loop {
                 tokio::select! {
@@ -234,6 +235,7 @@ impl Supervisor {
 async fn run_manager(
     context: Arc<ProcessContext>,
     options: &ManagerOptions,
+    recorder: &Arc<Recorder>,
     host: String,
     lock: Arc<MachineLock>,
     stop: CancellationToken,
@@ -262,9 +264,10 @@ async fn run_manager(
         locks = locks.with_process_lock(&lock);
     }
     locks.read_leases().await;
-    let not_started = (options.controllers)();
-    for controller in &not_started {
+    let mut not_started = (options.controllers)();
+    for controller in &mut not_started {
         loops::prepare(controller, &context.caches);
+        check_reads(controller, recorder);
     }
     let not_started = Mutex::new(not_started);
     let work = |mut term: Term| {

@@ -103,6 +103,14 @@ fn collector_trusting_a_stale_cache_is_caught() {
     assert!(is_caught(false) && !is_caught(true));
 }
 
+/// A reconcile that reads an object, and is not run again when that object changes.
+#[test]
+fn reconcile_that_reads_a_kind_without_a_watch_is_caught() {
+    let actions = vec![(3_000, create(Kind::ReplicaSet, "default", "oar"))];
+    let report = play_with(1, actions, collector_trusting_its_cache);
+    expect_violation(&report, "trusting reads replicasets.apps, which none of its watches covers");
+}
+
 /// A Deployment controller that waits for a kind that it does not need. Everything else converges without that kind.
 #[test]
 fn deployment_controller_waiting_for_secrets_is_caught() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
+use keleustes_rate::TokenBucket;
 use kube::client::Body;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -22,34 +23,23 @@ pub struct RateLimit {
 
 /// A token bucket; requests pass in the order in which they arrive.
 pub struct Throttle {
-    rate: RateLimit,
-    bucket: Mutex<Bucket>,
+    bucket: Mutex<TokenBucket>,
+    started_at: Instant,
     host: String,
     observer: Option<Arc<dyn RequestObserver>>,
-}
-
-struct Bucket {
-    /// Negative while requests wait for future tokens.
-    tokens: f64,
-    filled_at: Instant,
 }
 
 impl Throttle {
     /// Starts with a full bucket.
     #[must_use]
     pub fn new(rate: RateLimit, host: String, observer: Option<Arc<dyn RequestObserver>>) -> Self {
-        let bucket = Bucket { tokens: f64::from(rate.burst), filled_at: Instant::now() };
-        Self { rate, bucket: Mutex::new(bucket), host, observer }
+        let bucket = Mutex::new(TokenBucket::new(f64::from(rate.qps), rate.burst));
+        Self { bucket, started_at: Instant::now(), host, observer }
     }
 
     /// Takes a token and returns how long to wait for it.
     fn reserve(&self, now: Instant) -> Duration {
-        let qps = f64::from(self.rate.qps);
-        let mut bucket = self.bucket.lock();
-        let gained = now.saturating_duration_since(bucket.filled_at).as_secs_f64() * qps;
-        bucket.filled_at = now;
-        bucket.tokens = (bucket.tokens + gained).min(f64::from(self.rate.burst)) - 1.0;
-        Duration::try_from_secs_f64(-bucket.tokens / qps).unwrap_or_default()
+        self.bucket.lock().reserve(now.saturating_duration_since(self.started_at))
     }
 }
 

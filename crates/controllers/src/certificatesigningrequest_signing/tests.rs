@@ -354,7 +354,7 @@ fn each_signer_with_a_ca_has_a_loop_of_its_own() {
         assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("certificate", 5, None));
         let limiter = a_loop.rate_limiter;
         assert_eq!((limiter.base_delay.as_millis(), limiter.max_delay.as_secs()), (200, 1000));
-        assert_eq!((limiter.retries_per_second, limiter.retries_burst), (10.0, 100.0));
+        assert_eq!((limiter.retries_per_second, limiter.retries_burst), (10.0, 100));
         let request: CertificateSigningRequest = serde_json::from_value(client(&kubelet(), &CLIENT)).unwrap();
         let request = Arc::new(request);
         let cluster = RehearsalCluster::of(a_loop);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keleustes_objects::{CronJob, InternedStr, Job, OwnerReference};
-use keleustes_plan::{Change, Enqueue, Item, View};
+use keleustes_plan::{Change, Effects, Item, View};
 
 use super::time_zones::TimeZones;
 use super::{decide, due, schedule};
@@ -14,7 +14,7 @@ pub(super) const UNPARSEABLE: &str = "unparseable-schedule";
 
 pub(super) fn cron_job_changed(
     zones: &TimeZones,
-) -> impl Fn(&Change<CronJob>, &View<'_>, &mut Enqueue) + Send + Sync + 'static {
+) -> impl Fn(&Change<CronJob>, &View<'_>, &mut Effects) + Send + Sync + 'static {
     let zones = zones.clone();
     move |change, view, queue| match (change.old(), change.new()) {
         (Some(old), Some(new)) if is_rescheduled(old, new) => reschedule(new, &zones, view, queue),
@@ -28,7 +28,7 @@ fn is_rescheduled(old: &CronJob, new: &CronJob) -> bool {
 
 /// Enqueues a CronJob for the next time of its new schedule, and not before: a changed schedule alone starts no Job.
 /// An earlier delay of the same key stays, and its reconcile evaluates the new schedule.
-fn reschedule(cron_job: &CronJob, zones: &TimeZones, view: &View<'_>, queue: &mut Enqueue) {
+fn reschedule(cron_job: &CronJob, zones: &TimeZones, view: &View<'_>, queue: &mut Effects) {
     let key = &cron_job.meta.key;
     match schedule::parse(&decide::effective_schedule(cron_job, zones), zones) {
         Ok(schedule) => {
@@ -40,7 +40,7 @@ fn reschedule(cron_job: &CronJob, zones: &TimeZones, view: &View<'_>, queue: &mu
 }
 
 /// Enqueues the CronJob that controls a Job, and the one that did before.
-pub(super) fn job_changed(change: &Change<Job>, view: &View<'_>, queue: &mut Enqueue) {
+pub(super) fn job_changed(change: &Change<Job>, view: &View<'_>, queue: &mut Effects) {
     let (job, old) = (change.latest(), change.old());
     if change.is_unchanged() {
         return;
@@ -60,7 +60,7 @@ fn enqueue_owner(
     namespace: &InternedStr,
     owner: Option<&OwnerReference>,
     view: &View<'_>,
-    queue: &mut Enqueue,
+    queue: &mut Effects,
 ) {
     if let Some(cron_job) = owner.and_then(|owner| resolve::<CronJob>(view, namespace, owner)) {
         queue.add(&cron_job.meta.key);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use keleustes_objects::{ApiError, CronJob, ErrorReason, Job, Key, Kind as _, PartialObjectMeta, Time};
 use keleustes_plan::{
-    Context, Effects, Item, Now, OnFailure, Outcome, Plan, PlannedEvent, PropagationPolicy, ReconcileError,
+    Context, Item, Now, OnFailure, Outcome, Plan, PlannedEvent, PropagationPolicy, ReconcileError,
     Reconciler, Requeue, Target, Write,
 };
 
@@ -255,10 +255,7 @@ fn failed(error: &ApiError) -> ReconcileError {
 }
 
 fn record(cx: &mut Context<'_>, events: impl IntoIterator<Item = PlannedEvent>) {
-    let events: Vec<_> = events.into_iter().collect();
-    if !events.is_empty() {
-        cx.effects(Effects { events, ..Effects::default() });
-    }
+    events.into_iter().for_each(|event| cx.record(event));
 }
 
 #[allow(clippy::cast_precision_loss)] // The skew in seconds is far below 2^52.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use keleustes_objects::{InternedStr, Uid};
+use keleustes_rate::Backoff;
 
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
@@ -17,26 +18,18 @@ pub(super) type BackoffKey = (Uid, i64, InternedStr);
 /// The backoffs. They are lost with the process: a node that rejects pods then gets a few of them without
 /// delay.
 #[derive(Clone, Default)]
-pub(super) struct FailedPodBackoff(BTreeMap<BackoffKey, Entry>);
-
-#[derive(Clone)]
-struct Entry {
-    delay: Duration,
-    at: Duration,
-}
+pub(super) struct FailedPodBackoff(BTreeMap<BackoffKey, Backoff>);
 
 impl FailedPodBackoff {
     /// The delay before the next deletion; `None` if a pod may be deleted now.
     pub(super) fn delay(&self, key: &BackoffKey, now: Duration) -> Option<Duration> {
-        let last = self.0.get(key)?;
-        (now.saturating_sub(last.at) < last.delay).then_some(last.delay)
+        self.0.get(key).filter(|backoff| backoff.is_waiting(now)).map(Backoff::delay)
     }
 
     /// Records a deletion and doubles the delay.
     pub(super) fn record_deletion(&mut self, key: BackoffKey, now: Duration) {
-        self.0.retain(|_, entry| now.saturating_sub(entry.at) <= EXPIRES_AFTER);
-        let delay = self.0.get(&key).map_or(FIRST, |last| (last.delay * 2).min(LONGEST));
-        self.0.insert(key, Entry { delay, at: now });
+        self.0.retain(|_, backoff| now.saturating_sub(backoff.failed_at()) <= EXPIRES_AFTER);
+        self.0.entry(key).or_default().record_failure(now, FIRST, LONGEST);
     }
 }
 

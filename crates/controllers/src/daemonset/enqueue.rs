@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keleustes_objects::{ControllerRevision, DaemonSet, Node, Pod};
-use keleustes_plan::{Change, Enqueue, View};
+use keleustes_plan::{Change, Effects, View};
 
 use super::inputs::{Eligibility, NodeRequirements};
 use crate::pods_by_node::BY_NODE;
@@ -13,14 +13,14 @@ use crate::workloads::owners::is_controlled_by;
 /// Added to minReadySeconds before a ready pod is checked for availability, as a margin for clock skew.
 const MARGIN: Duration = Duration::from_secs(1);
 
-pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, queue: &mut Enqueue) {
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, queue: &mut Effects) {
     enqueue_owners::<DaemonSet, Pod>(change, view, queue);
     enqueue_when_available::<DaemonSet>(change, MARGIN, view, queue);
 }
 
 /// A new revision with a controllerRef was created by its DaemonSet, which need not be enqueued, unless the
 /// revision is terminating.
-pub(super) fn revision_changed(change: &Change<ControllerRevision>, view: &View<'_>, queue: &mut Enqueue) {
+pub(super) fn revision_changed(change: &Change<ControllerRevision>, view: &View<'_>, queue: &mut Effects) {
     let meta = &change.latest().meta;
     if change.old().is_some() || meta.controller_ref().is_none() || meta.deletion_timestamp.is_some() {
         enqueue_owners::<DaemonSet, ControllerRevision>(change, view, queue);
@@ -35,7 +35,7 @@ pub(super) struct NodeEnqueue {
 impl NodeEnqueue {
     /// Enqueues the DaemonSets for which the node now has too many or too few pods. A new node that already
     /// has a pod enqueues its DaemonSet as well: without the node that pod was neither counted nor updated.
-    pub(super) fn node_changed(&self, change: &Change<Node>, view: &View<'_>, queue: &mut Enqueue) {
+    pub(super) fn node_changed(&self, change: &Change<Node>, view: &View<'_>, queue: &mut Effects) {
         let (Some(node), false) = (change.new(), change.is_unchanged()) else { return };
         let same = |old: &Node| old.meta.labels == node.meta.labels && old.taints == node.taints;
         if change.old().is_some_and(|old| same(old)) {

@@ -2,13 +2,13 @@
 //! pods are deleted.
 
 use keleustes_objects::{Deployment, Pod, ReplicaSet};
-use keleustes_plan::{Change, Enqueue, View};
+use keleustes_plan::{Change, Effects, View};
 
 use super::inputs::RECREATE;
 use crate::workloads::owners::resolve;
 
 /// Enqueues the Deployment of a deleted pod if its strategy is Recreate.
-pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Enqueue) {
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Effects) {
     if !change.is_deletion() {
         return;
     }

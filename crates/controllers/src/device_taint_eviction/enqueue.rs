@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use keleustes_objects::{DeviceTaintRule, InternedStr, NO_EXECUTE, Pod, ResourceClaim, ResourceSlice, Taint};
-use keleustes_plan::{Change, Enqueue, Memory, View};
+use keleustes_plan::{Change, Effects, Memory, View};
 
 use super::indexes::{CLAIMS_BY_DEVICE, SLICES_BY_POOL, device_value, pool_value};
 use super::memory::{EvictionMemory, STATUS_PERIOD};
@@ -21,7 +21,7 @@ pub(super) struct Enqueuer {
 
 impl Enqueuer {
     /// Enqueues a bound pod that appears, is bound, or gets other claims.
-    pub(super) fn pod_changed(&self, change: &Change<Pod>, queue: &mut Enqueue) {
+    pub(super) fn pod_changed(&self, change: &Change<Pod>, queue: &mut Effects) {
         let pod = change.latest();
         let replaced = change.old().filter(|old| change.is_deletion() || old.meta.uid != pod.meta.uid);
         if let Some(gone) = replaced {
@@ -40,13 +40,13 @@ impl Enqueuer {
     }
 
     /// Enqueues the pods that a claim is or was reserved for, if it is or was allocated.
-    pub(super) fn claim_changed(&self, change: &Change<ResourceClaim>, view: &View<'_>, queue: &mut Enqueue) {
+    pub(super) fn claim_changed(&self, change: &Change<ResourceClaim>, view: &View<'_>, queue: &mut Effects) {
         for claim in change.old_and_new() {
             self.enqueue_pods_of(claim, view, queue);
         }
     }
 
-    fn enqueue_pods_of(&self, claim: &ResourceClaim, view: &View<'_>, queue: &mut Enqueue) {
+    fn enqueue_pods_of(&self, claim: &ResourceClaim, view: &View<'_>, queue: &mut Effects) {
         for pod in pods_of(view, claim, &self.options) {
             if !pod.node_name.is_empty() {
                 queue.add(pod_item(&pod.meta.key, &pod.meta.uid));
@@ -55,7 +55,7 @@ impl Enqueuer {
     }
 
     /// Enqueues the pods that use a device whose `NoExecute` taints change.
-    pub(super) fn slice_changed(&self, change: &Change<ResourceSlice>, view: &View<'_>, queue: &mut Enqueue) {
+    pub(super) fn slice_changed(&self, change: &Change<ResourceSlice>, view: &View<'_>, queue: &mut Effects) {
         let place =
             |slice: &Arc<ResourceSlice>| (slice.driver.clone(), slice.pool.clone(), slice.pool_generation);
         let mut devices = BTreeSet::new();
@@ -84,7 +84,7 @@ impl Enqueuer {
         &self,
         change: &Change<DeviceTaintRule>,
         view: &View<'_>,
-        queue: &mut Enqueue,
+        queue: &mut Effects,
     ) {
         let spec = |rule: &Arc<DeviceTaintRule>| {
             (rule.meta.uid.clone(), rule.device_selector.clone(), rule.taint.clone())

@@ -86,8 +86,7 @@ fn the_loop(options: DeviceTaintEvictionOptions) -> Loop {
         .enqueue_on::<Pod>(move |change, _, queue| of_pods.pod_changed(change, queue))
         .enqueue_on::<ResourceClaim>(move |change, view, queue| of_claims.claim_changed(change, view, queue))
         .enqueue_on::<ResourceSlice>(move |change, view, queue| of_slices.slice_changed(change, view, queue))
-        // Only waited for, as in the original.
-        .reads::<DeviceClass>()
+        .reads_unwatched::<DeviceClass>("its cache is only waited for, as in the original")
         .reads_index(indexes::CLAIMS_BY_DEVICE)
         .reads_index(indexes::SLICES_BY_POOL)
         .reads_index(indexes::SLICES_BY_TAINTED_DEVICE);

@@ -1,7 +1,7 @@
 //! Which budgets a change of a pod enqueues.
 
 use keleustes_objects::{Object as _, Pod, PodDisruptionBudget};
-use keleustes_plan::{Change, Enqueue, View};
+use keleustes_plan::{Change, Effects, View};
 
 use super::events;
 
@@ -9,7 +9,7 @@ use super::events;
 ///
 /// The original enqueues an arbitrary one of them if there are several. A fixed choice would leave the status of the
 /// others outdated for ever, so all are enqueued; the event names the first.
-pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Enqueue) {
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Effects) {
     let pod = change.latest();
     let budgets = view.in_namespace::<PodDisruptionBudget>(&pod.meta.key.namespace);
     let selecting = budgets.filter(|budget| budget.spec.selector.selects(&pod.meta.labels) == Ok(true));

@@ -56,6 +56,9 @@ const STALE_QUEUE: &str = "stale_pod_disruption";
 /// terminating.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 
+/// Why the objects that own pods are not watched.
+const SCALE: &str = "a change of scale changes pods, whose events enqueue their budget";
+
 const READ: &[&str] = &["get", "list", "watch"];
 
 /// Builds the controller.
@@ -65,10 +68,10 @@ pub fn controller(options: DisruptionOptions) -> Controller {
         .keyed_by::<PodDisruptionBudget>()
         .enqueue_on::<PodDisruptionBudget>(|change, _, enqueue| enqueue.add(change.latest().meta.key.clone()))
         .enqueue_on::<Pod>(enqueue::pod_changed)
-        .reads::<ReplicationController>()
-        .reads::<ReplicaSet>()
-        .reads::<Deployment>()
-        .reads::<StatefulSet>();
+        .reads_unwatched::<ReplicationController>(SCALE)
+        .reads_unwatched::<ReplicaSet>(SCALE)
+        .reads_unwatched::<Deployment>(SCALE)
+        .reads_unwatched::<StatefulSet>(SCALE);
     // Not through `Loop::workers`, which starts at least one.
     budgets.workers = options.workers;
     Controller::new(NAME)

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use keleustes_objects::{Object as _, Pod};
-use keleustes_plan::{Change, Enqueue, Item, Now, PatchKind, Plan, View, Write};
+use keleustes_plan::{Change, Effects, Item, Now, PatchKind, Plan, View, Write};
 use serde_json::json;
 
 use super::DELETION_TIMEOUT;
@@ -14,7 +14,7 @@ const DISRUPTION_TARGET: &str = "DisruptionTarget";
 const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
 
 /// Enqueues a pod that was added or updated for the time when its condition becomes stale.
-pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Enqueue) {
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Effects) {
     let Some(pod) = change.new() else { return };
     if let Some(delay) = stale_after(pod, view.now()) {
         enqueue.add_after(pod.key().clone(), delay);

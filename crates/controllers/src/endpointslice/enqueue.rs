@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keleustes_objects::{EndpointSlice, Key, Node, Pod, Service};
-use keleustes_plan::{Change, Enqueue, Memory, View};
+use keleustes_plan::{Change, Effects, Memory, View};
 
 use super::gather::zone_of;
 use super::memory::EndpointSliceMemory;
@@ -27,7 +27,7 @@ impl ServiceEnqueuer {
 
     /// Any change of a Service enqueues it at once and cancels the debounce of its pod changes. For the trigger
     /// time, the pods that a new selector adds count as changed.
-    pub(super) fn service_changed(&self, change: &Change<Service>, view: &View<'_>, queue: &mut Enqueue) {
+    pub(super) fn service_changed(&self, change: &Change<Service>, view: &View<'_>, queue: &mut Effects) {
         let service = &change.latest().meta.key;
         self.memory.with(|memory| memory.cancel_debounce(service));
         if let (Some(old), Some(new)) = (change.old(), change.new())
@@ -43,7 +43,7 @@ impl ServiceEnqueuer {
 
     /// Enqueues the Services that select the pod, or selected it before, if its endpoint changed. A Service
     /// whose slices were just written is enqueued after its debounce interval.
-    pub(super) fn pod_changed(&self, change: &Change<Pod>, view: &View<'_>, queue: &mut Enqueue) {
+    pub(super) fn pod_changed(&self, change: &Change<Pod>, view: &View<'_>, queue: &mut Effects) {
         let Some(pod_change) = PodChange::of(change) else { return };
         let now = view.now().monotonic;
         let services = view.in_namespace::<Service>(&change.latest().meta.key.namespace);
@@ -60,7 +60,7 @@ impl ServiceEnqueuer {
     /// Enqueues the zones when a node is added or deleted, or its readiness or zone changes. A change of its
     /// CPUs alone enqueues nothing, as in the original. A new node also enqueues the Services that skipped
     /// pods on it: their retries may be exhausted.
-    pub(super) fn node_changed(&self, change: &Change<Node>, queue: &mut Enqueue) {
+    pub(super) fn node_changed(&self, change: &Change<Node>, queue: &mut Effects) {
         let affects_zones = match (change.old(), change.new()) {
             (Some(old), Some(new)) => old.is_ready() != new.is_ready() || zone_of(old) != zone_of(new),
             (None, Some(new)) => {
@@ -77,7 +77,7 @@ impl ServiceEnqueuer {
     }
 
     /// Enqueues the Service of a slice that another client changed or deleted.
-    pub(super) fn slice_changed(&self, change: &Change<EndpointSlice>, queue: &mut Enqueue) {
+    pub(super) fn slice_changed(&self, change: &Change<EndpointSlice>, queue: &mut Effects) {
         let delay = self.updates_batch_period.max(SLICE_CHANGE_DELAY);
         let is_own_write = |service: &Key| {
             self.memory.with(|memory| memory.is_own_write(service, change.latest(), change.is_deletion()))

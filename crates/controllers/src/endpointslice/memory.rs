@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use keleustes_objects::{EndpointSlice, InternedStr, Key, Pod, Service, Time, Uid};
+use keleustes_rate::GrowingInterval;
 
 use super::zones::{HintsPerZone, ZoneCpuRatios};
 use crate::service_endpoints::{AddressType, OwnWrite, PendingWrites, Totals, TriggerTime};
@@ -25,10 +26,8 @@ pub(super) struct EndpointSliceMemory {
 #[derive(Clone, Default)]
 struct ServiceState {
     trigger_time: TriggerTime,
-    /// Until when changes of its pods are debounced after a write of its slices.
-    debounce_until: Duration,
-    /// The length of that debounce interval.
-    debounce_interval: Duration,
+    /// In this interval after a write of its slices, changes of its pods are debounced.
+    debounce: GrowingInterval,
     /// Writes of its slices that the cache has not shown yet.
     pending_writes: PendingWrites,
     totals: Totals,
@@ -58,7 +57,7 @@ impl EndpointSliceMemory {
 
     /// The remaining debounce delay for changes of pods of a Service.
     pub(super) fn debounce_remaining(&self, service: &Key, now: Duration) -> Duration {
-        self.services.get(service).map_or(Duration::ZERO, |state| state.debounce_until.saturating_sub(now))
+        self.services.get(service).map_or(Duration::ZERO, |state| state.debounce.remaining(now))
     }
 
     /// Starts a reconcile of a Service with these pods. Returns the time of the earliest change that it handles.
@@ -82,22 +81,19 @@ impl EndpointSliceMemory {
         at_first: Duration,
         at_most: Duration,
     ) {
-        let state = self.state_of(service);
-        let (until, previous) = (state.debounce_until, state.debounce_interval);
-        let at_least = match now {
+        let debounce = &mut self.state_of(service).debounce;
+        if debounce.remaining(now).is_zero() {
+            debounce.start(now, at_first, at_most);
+        } else {
             // A second write within one reconcile.
-            now if now < until => previous,
-            now if now < until + previous => (2 * previous).min(at_most),
-            _ => Duration::ZERO,
-        };
-        state.debounce_interval = at_first.max(at_least);
-        state.debounce_until = now + state.debounce_interval;
+            debounce.extend(now, at_first);
+        }
     }
 
     /// Ends the debounce interval of a Service.
     pub(super) fn cancel_debounce(&mut self, service: &Key) {
         if let Some(state) = self.services.get_mut(service) {
-            state.debounce_until = Duration::ZERO;
+            state.debounce.cancel();
         }
     }
 

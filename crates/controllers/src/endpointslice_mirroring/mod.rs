@@ -22,7 +22,7 @@ mod writes;
 use std::time::Duration;
 
 use keleustes_objects::{EndpointSlice, Endpoints, FullMeta as _, InternedStr, Key, Service};
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Index, Loop, Memory, RateLimiter};
+use keleustes_plan::{Change, Controller, Effects, Grant, Index, Loop, Memory, RateLimiter};
 
 use crate::service_endpoints::{LEADER, slices};
 use memory::MirroringMemory;
@@ -115,14 +115,14 @@ fn is_mirrorable(endpoints: &Endpoints) -> bool {
     !is_skipped && endpoints.annotations().value(LEADER).is_none()
 }
 
-fn endpoints_changed(change: &Change<Endpoints>, queue: &mut Enqueue) {
+fn endpoints_changed(change: &Change<Endpoints>, queue: &mut Effects) {
     if change.old_and_new().any(|endpoints| is_mirrorable(endpoints)) {
         queue.add(&change.latest().meta.key);
     }
 }
 
 /// Enqueues a Service that has no selector when it appears or disappears, and one that gains or loses its selector.
-fn service_changed(change: &Change<Service>, queue: &mut Enqueue) {
+fn service_changed(change: &Change<Service>, queue: &mut Effects) {
     let has_selector = |service: &Service| service.selector.is_some();
     let concerns = match (change.old(), change.new()) {
         (Some(old), Some(new)) => has_selector(old) != has_selector(new),

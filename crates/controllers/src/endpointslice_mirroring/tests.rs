@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keleustes_objects::{ApiError, EndpointSlice, Endpoints, ErrorReason, Key, Kind, Service, Uid};
 use keleustes_plan::rehearsal::RehearsalCluster;
-use keleustes_plan::{Change, Enqueue, KindEntry, Loop, RateLimiter};
+use keleustes_plan::{Change, Effects, KindEntry, Loop, RateLimiter};
 use serde_json::{Value, json};
 
 use super::memory::MirroringMemory;
@@ -313,7 +313,7 @@ fn batch_period_delays_only_changes_of_slices() {
     cluster.a_loop = the_loop(&options);
     let slice: Arc<EndpointSlice> = Arc::new(serde_json::from_value(slice("s")).unwrap());
     let object: Arc<Endpoints> = Arc::new(serde_json::from_value(endpoints(json!([]))).unwrap());
-    let mut enqueue = Enqueue::default();
+    let mut enqueue = Effects::default();
     let changes = [
         (KindEntry::of::<EndpointSlice>(), Change::added(slice).into()),
         (KindEntry::of::<Endpoints>(), Change::added(object).into()),

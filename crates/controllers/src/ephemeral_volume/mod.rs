@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use keleustes_objects::{EphemeralVolumesPod, InternedStr, Key, PersistentVolumeClaim, Pod, Resource};
 use keleustes_plan::{
-    Change, Context, Controller, Enqueue, Grant, InvolvedObject, Item, Loop, Metric, OnFailure, Outcome,
+    Change, Context, Controller, Effects, Grant, InvolvedObject, Item, Loop, Metric, OnFailure, Outcome,
     Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ pub fn controller(options: EphemeralVolumeOptions) -> Controller {
 
 /// Enqueues new pods. The volumes of a pod cannot change, and the garbage collector deletes claims with their pod. Two
 /// pods of one name may arrive as one update.
-fn pod_changed(change: &Change<Pod>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn pod_changed(change: &Change<Pod>, _: &View<'_>, enqueue: &mut Effects) {
     let Some(pod) = change.new() else { return };
     if change.old().is_none_or(|old| old.meta.uid != pod.meta.uid) {
         enqueue_pod(pod, enqueue);
@@ -84,13 +84,13 @@ fn pod_changed(change: &Change<Pod>, _: &View<'_>, enqueue: &mut Enqueue) {
 }
 
 /// Enqueues the pods that lost a claim, or that waited for its name.
-fn claim_changed(change: &Change<PersistentVolumeClaim>, view: &View<'_>, enqueue: &mut Enqueue) {
+fn claim_changed(change: &Change<PersistentVolumeClaim>, view: &View<'_>, enqueue: &mut Effects) {
     if change.is_deletion() {
         pods_of_claim(view, &change.latest().meta.key).for_each(|pod| enqueue_pod(pod, enqueue));
     }
 }
 
-fn enqueue_pod(pod: &Pod, enqueue: &mut Enqueue) {
+fn enqueue_pod(pod: &Pod, enqueue: &mut Effects) {
     if !pod.is_terminating() && !pod.spec.ephemeral_volumes.is_empty() {
         enqueue.add(&pod.meta.key);
     }

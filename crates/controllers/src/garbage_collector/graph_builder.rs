@@ -14,9 +14,7 @@ impl GraphBuilder {
     fn apply(&self, effects: &mut Effects, change: impl FnOnce(&mut Graph, &mut GraphEffects)) {
         let mut graph_effects = GraphEffects::default();
         self.memory.with(|graph| change(graph, &mut graph_effects));
-        let Effects { enqueued, events } = graph_effects.into();
-        effects.enqueued.extend(enqueued);
-        effects.events.extend(events);
+        effects.extend(graph_effects.into());
     }
 }
 

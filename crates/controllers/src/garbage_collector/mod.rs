@@ -112,7 +112,8 @@ fn item_of(uid: &Uid, is_virtual: bool) -> Item {
 
 impl From<GraphEffects> for Effects {
     fn from(graph_effects: GraphEffects) -> Self {
-        let mut effects = Self { events: graph_effects.events, ..Self::default() };
+        let mut effects = Self::default();
+        graph_effects.events.into_iter().for_each(|event| effects.record(event));
         for attempt in graph_effects.attempts_to_delete {
             let item = item_of(&attempt.uid, attempt.is_virtual);
             if attempt.rate_limited {

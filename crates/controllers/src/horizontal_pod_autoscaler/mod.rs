@@ -31,7 +31,7 @@ mod tests;
 use std::time::Duration;
 
 use keleustes_objects::{HorizontalPodAutoscaler, Pod};
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Loop, Memory, RateLimiter};
+use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Memory, RateLimiter};
 
 use memory::AutoscalerMemory;
 use reconcile::AutoscalerReconciler;
@@ -118,8 +118,12 @@ fn the_loop(options: &HorizontalPodAutoscalerOptions) -> Loop {
     let period = options.period();
     let (registry, notices_generation) = (memory.clone(), options.generation);
     // Every retry waits for exactly one period, and there is no limit over all items.
-    let limiter =
-        RateLimiter { base_delay: period, max_delay: period, retries_per_second: 1e9, retries_burst: 1e9 };
+    let limiter = RateLimiter {
+        base_delay: period,
+        max_delay: period,
+        retries_per_second: 1e9,
+        retries_burst: 1_000_000_000,
+    };
     Loop::reconciling("horizontalpodautoscaler", AutoscalerReconciler::new(options.clone(), memory))
         .workers(options.workers)
         .rate_limited_by(limiter)
@@ -128,14 +132,14 @@ fn the_loop(options: &HorizontalPodAutoscalerOptions) -> Loop {
         .enqueue_on::<HorizontalPodAutoscaler>(move |change, _, queue| {
             autoscaler_changed(change, queue, &registry, notices_generation, period);
         })
-        .reads::<Pod>()
+        .reads_unwatched::<Pod>("every autoscaler is reconciled again after each period")
 }
 
 /// Enqueues a new autoscaler and one whose spec has changed at once, any other after one period. A deleted one is not
 /// enqueued: the item that is pending for it finds it gone.
 fn autoscaler_changed(
     change: &Change<HorizontalPodAutoscaler>,
-    queue: &mut Enqueue,
+    queue: &mut Effects,
     registry: &Memory<AutoscalerMemory>,
     notices_generation: bool,
     period: Duration,

@@ -7,7 +7,7 @@ use keleustes_objects::{
     MetricSpec, MetricStatus, Pod, Quantity, TRUE, TextSelector,
 };
 use keleustes_plan::{
-    Context, Effects, EventType, InvolvedObject, Item, Memory, Now, OnFailure, Outcome, Plan, PlannedEvent,
+    Context, EventType, InvolvedObject, Item, Memory, Now, OnFailure, Outcome, Plan, PlannedEvent,
     ReconcileError, Reconciler, Requeue, Write,
 };
 
@@ -78,7 +78,7 @@ impl Sync {
                 PlannedEvent::warning(InvolvedObject::of(&*self.autoscaler), reason, message)
             }
         };
-        cx.effects(Effects { events: vec![event], ..Effects::default() });
+        cx.record(event);
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use keleustes_objects::{Job, Object as _, Pod};
-use keleustes_plan::{Change, Enqueue, Memory, View};
+use keleustes_plan::{Change, Effects, Memory, View};
 
 use super::memory::JobMemory;
 use super::{JobOptions, has_tracking_finalizer, metrics};
@@ -19,7 +19,7 @@ const IMMEDIATELY: Duration = Duration::ZERO;
 pub(super) fn job_changed(
     memory: &Memory<JobMemory>,
     options: &JobOptions,
-) -> impl Fn(&Change<Job>, &View<'_>, &mut Enqueue) + Send + Sync + 'static {
+) -> impl Fn(&Change<Job>, &View<'_>, &mut Effects) + Send + Sync + 'static {
     let (memory, options) = (memory.clone(), options.clone());
     move |change, view, queue| {
         let (old, new) = (change.old(), change.new());
@@ -39,7 +39,7 @@ pub(super) fn job_changed(
     }
 }
 
-fn job_updated(old: &Job, new: &Job, view: &View<'_>, queue: &mut Enqueue) {
+fn job_updated(old: &Job, new: &Job, view: &View<'_>, queue: &mut Effects) {
     if new.is_finished() {
         return;
     }
@@ -57,7 +57,7 @@ fn job_updated(old: &Job, new: &Job, view: &View<'_>, queue: &mut Enqueue) {
     }
 }
 
-pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, queue: &mut Enqueue) {
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, queue: &mut Effects) {
     let terminated_with_finalizer = |pod: &&Pod| pod.is_terminal() && has_tracking_finalizer(pod);
     let was_counted = change.old().map(|pod| &**pod).filter(terminated_with_finalizer).is_some();
     let is_counted = change.new().map(|pod| &**pod).filter(terminated_with_finalizer).is_some();
@@ -69,7 +69,7 @@ pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, queue: &mut Enq
     }
 }
 
-fn enqueue_for_pod(change: &Change<Pod>, view: &View<'_>, queue: &mut Enqueue) {
+fn enqueue_for_pod(change: &Change<Pod>, view: &View<'_>, queue: &mut Effects) {
     let pod = &**change.latest();
     let (terminating, old) = (change.is_deletion() || pod.is_terminating(), change.old());
     let owner_changed = old.is_some_and(|old| old.meta.controller_ref() != pod.meta.controller_ref());
@@ -87,7 +87,7 @@ fn enqueue_for_pod(change: &Change<Pod>, view: &View<'_>, queue: &mut Enqueue) {
 }
 
 /// Enqueues the Job that controls a pod. A finished Job does not count pods any more.
-fn enqueue_owner(pod: &Pod, view: &View<'_>, queue: &mut Enqueue) {
+fn enqueue_owner(pod: &Pod, view: &View<'_>, queue: &mut Effects) {
     let owner =
         pod.meta.controller_ref().and_then(|owner| resolve::<Job>(view, &pod.meta.key.namespace, owner));
     if let Some(job) = owner.filter(|job| !job.is_finished()) {

@@ -28,7 +28,7 @@ mod view;
 
 use std::time::Duration;
 
-use keleustes_objects::{Job, Pod};
+use keleustes_objects::{Job, Pod, PodGroup, Workload};
 use keleustes_plan::{Controller, Grant, Loop, Memory, RateLimiter};
 
 use self::memory::JobMemory;
@@ -89,7 +89,7 @@ pub fn controller(options: &JobOptions) -> Controller {
         max_delay: Duration::from_secs(60),
         // Retries are only limited per item; the overall limit is out of reach.
         retries_per_second: 1e6,
-        retries_burst: 1e6,
+        retries_burst: 1_000_000,
     };
     let reconciler = reconcile::JobReconciler { options: options.clone(), memory: memory.clone() };
     let mut jobs = Loop::reconciling("job", reconciler)
@@ -100,8 +100,12 @@ pub fn controller(options: &JobOptions) -> Controller {
         .rate_limited_by(limiter)
         .workers(options.workers);
     if options.enable_workloads {
-        // Their events enqueue nothing, as in the original.
-        jobs = jobs.reads_index(scheduling::WORKLOADS_BY_JOB).reads_index(scheduling::POD_GROUPS_BY_WORKLOAD);
+        let because = "a Job creates both itself, once, before its first pod, as in the original";
+        jobs = jobs
+            .reads_index(scheduling::WORKLOADS_BY_JOB)
+            .reads_index(scheduling::POD_GROUPS_BY_WORKLOAD)
+            .reads_unwatched::<Workload>(because)
+            .reads_unwatched::<PodGroup>(because);
     }
     Controller::new("job-controller")
         .also_known_as(&["job"])

@@ -2,7 +2,7 @@
 //! pod has no controllerRef, or it is terminating and another workload has adopted it.
 
 use keleustes_objects::{ArcStr, InternedStr, Job, Key, Kind as _, LabelSelector, Pod};
-use keleustes_plan::{Change, Enqueue, Item, Plan, View};
+use keleustes_plan::{Change, Effects, Item, Plan, View};
 
 use super::{JobOptions, has_tracking_finalizer, tracking};
 use crate::workloads::owners::resolve;
@@ -10,7 +10,7 @@ use crate::workloads::owners::resolve;
 /// The attribute of an item that stands for all pods that match a selector.
 const SELECTOR: &str = "selector";
 
-pub(super) fn job_changed(change: &Change<Job>, _: &View<'_>, queue: &mut Enqueue) {
+pub(super) fn job_changed(change: &Change<Job>, _: &View<'_>, queue: &mut Effects) {
     let (old, job) = (change.old(), change.latest());
     let deleted = old.filter(|old| change.is_deletion() || old.meta.uid != job.meta.uid);
     let finished = Some(job).filter(|job| old.is_some() && job.is_finished());
@@ -21,7 +21,7 @@ pub(super) fn job_changed(change: &Change<Job>, _: &View<'_>, queue: &mut Enqueu
     queue.add(Item::from(all).with_attribute(SELECTOR, text));
 }
 
-pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, queue: &mut Enqueue) {
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, queue: &mut Effects) {
     let pod = change.latest();
     if change.is_unchanged() || !has_tracking_finalizer(pod) {
         return;

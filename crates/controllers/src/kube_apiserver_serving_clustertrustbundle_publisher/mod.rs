@@ -10,7 +10,7 @@ use keleustes_objects::{
     KUBE_APISERVER_SERVING_SIGNER, Key, TrustBundle,
 };
 use keleustes_plan::{
-    Applied, Buckets, Change, Context, Controller, Enqueue, Grant, Item, Loop, Metric, OnFailure, Outcome,
+    Applied, Buckets, Change, Context, Controller, Effects, Grant, Item, Loop, Metric, OnFailure, Outcome,
     Plan, ReconcileError, Reconciler, Requeue, Target, View, Write,
 };
 use serde_json::json;
@@ -108,7 +108,7 @@ fn the_item() -> Key {
     Key::cluster("")
 }
 
-fn bundle_changed<T: TrustBundle>(_: &Change<T>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn bundle_changed<T: TrustBundle>(_: &Change<T>, _: &View<'_>, enqueue: &mut Effects) {
     enqueue.add(the_item());
 }
 

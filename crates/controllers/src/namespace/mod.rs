@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use keleustes_objects::{ErrorReason, Key, Namespace};
 use keleustes_plan::{
-    Change, Context, Controller, Enqueue, Grant, Item, Loop, OnFailure, Outcome, Plan, QpsMultiplier,
+    Change, Context, Controller, Effects, Grant, Item, Loop, OnFailure, Outcome, Plan, QpsMultiplier,
     RateLimiter, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::Value;
@@ -71,7 +71,7 @@ pub fn controller(options: &NamespaceOptions) -> Controller {
         )
 }
 
-fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, enqueue: &mut Effects) {
     if let Some(namespace) = change.new().filter(|namespace| namespace.meta.deletion_timestamp.is_some()) {
         enqueue.add_after(&namespace.meta.key, ENQUEUE_DELAY);
     }

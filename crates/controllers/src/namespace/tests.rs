@@ -130,7 +130,7 @@ fn collection(resource: &str) -> String {
 fn only_terminating_namespaces_are_enqueued_after_five_seconds() {
     let (a_loop, cluster) = (the_loop(), RehearsalCluster::of(&the_loop()));
     let enqueued = |change: Change<Namespace>| {
-        let mut enqueued = Enqueue::default();
+        let mut enqueued = Effects::default();
         a_loop.watches[0].enqueue(&change.into(), &cluster.view(), &mut enqueued);
         enqueued.into_items().into_iter().map(|(item, delay)| (item.to_string(), delay)).collect::<Vec<_>>()
     };
@@ -165,7 +165,7 @@ fn controller_has_upstreams_names_and_numbers() {
     assert_eq!(a_loop.resync_period, Some(Duration::from_secs(7)));
     let RateLimiter { base_delay, max_delay, retries_per_second, retries_burst } = a_loop.rate_limiter;
     assert_eq!((base_delay, max_delay), (Duration::from_millis(5), Duration::from_secs(60)));
-    assert_eq!((retries_per_second, retries_burst), (10.0, 100.0));
+    assert_eq!((retries_per_second, retries_burst), (10.0, 100));
     // The loop starts when the caches of all kinds it reads are synced.
     assert_eq!(
         a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect::<Vec<_>>(),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use keleustes_objects::{ApiError, Kind as _, Node, ResourceVersion};
 use keleustes_plan::{
-    Change, ConstructionError, Context, Controller, Enqueue, Grant, InvolvedObject, Item, Loop, Measurement,
+    Change, ConstructionError, Context, Controller, Effects, Grant, InvolvedObject, Item, Loop, Measurement,
     Memory, OnFailure, Outcome, PatchKind, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View,
     Write,
 };
@@ -71,7 +71,7 @@ fn the_loop(allocator: Allocator) -> Loop {
 
 /// Releases the ranges of a deleted node and marks those of any other at once; a reconcile reports what is wrong with
 /// them. A node that was deleted and created again between two lists counts as deleted.
-fn node_changed(allocator: &mut Allocator, change: &Change<Node>, enqueue: &mut Enqueue) {
+fn node_changed(allocator: &mut Allocator, change: &Change<Node>, enqueue: &mut Effects) {
     let mut measurements = Vec::new();
     let uid = change.new().map(|node| &node.meta.uid);
     if let Some(gone) = change.old().filter(|old| uid != Some(&old.meta.uid)) {

@@ -5,7 +5,7 @@ use keleustes_objects::taint_keys::{
     DISK_PRESSURE, MEMORY_PRESSURE, NETWORK_UNAVAILABLE, NOT_READY, PID_PRESSURE, UNREACHABLE, UNSCHEDULABLE,
 };
 use keleustes_objects::{ErrorReason, FALSE, NO_SCHEDULE, Node, Object as _, TRUE, UNKNOWN};
-use keleustes_plan::{Change, Enqueue, Item, Loop, OnFailure, PatchKind, Plan, View, Write};
+use keleustes_plan::{Change, Effects, Item, Loop, OnFailure, PatchKind, Plan, View, Write};
 use serde_json::{Map, json};
 
 use super::taints::{patch, updated_taints};
@@ -18,7 +18,7 @@ pub(super) fn the_loop() -> Loop {
         .workers(8)
 }
 
-fn node_changed(change: &Change<Node>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn node_changed(change: &Change<Node>, _: &View<'_>, enqueue: &mut Effects) {
     if !change.is_deletion() {
         enqueue.add(change.latest().key().clone());
     }

@@ -111,7 +111,7 @@ impl Monitor {
         let (node_set_change, lease_cache_is_current) = self.cluster_state.with(|cluster_state| {
             let node_set_change = cluster_state.update_node_set(&nodes);
             for zone in nodes.iter().map(|node| zone_of(node)) {
-                if cluster_state.zones.ensure_zone(&zone, &self.options.eviction_rates, now.monotonic) {
+                if cluster_state.zones.ensure_zone(&zone, &self.options.eviction_rates) {
                     plan.measure(EVICTIONS.measurement(&[&zone], 0.0));
                 }
             }

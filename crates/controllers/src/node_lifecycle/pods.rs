@@ -10,7 +10,7 @@ use keleustes_objects::{
     ConditionStatus, Conditions as _, ErrorReason, Key, Node, Object as _, Pod, Time, UNKNOWN,
 };
 use keleustes_plan::{
-    Change, Enqueue, InvolvedObject, Item, Loop, Memory, Outcome, PatchKind, Plan, PlannedEvent, View, Write,
+    Change, Effects, InvolvedObject, Item, Loop, Memory, Outcome, PatchKind, Plan, PlannedEvent, View, Write,
 };
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub(super) fn the_loop(cluster_state: Memory<ClusterState>) -> Loop {
 
 /// Enqueues a pod that was bound to a node which a health check has seen. At startup there is none, so a new
 /// leader leaves the pods of nodes alone whose own kubelet reports not ready.
-fn pod_changed(cluster_state: &Memory<ClusterState>, change: &Change<Pod>, enqueue: &mut Enqueue) {
+fn pod_changed(cluster_state: &Memory<ClusterState>, change: &Change<Pod>, enqueue: &mut Effects) {
     let Some(pod) = change.new().filter(|pod| !pod.node_name.is_empty()) else { return };
     let was_there = change.old().is_some_and(|before| before.node_name == pod.node_name);
     if !was_there && cluster_state.with(|cluster_state| cluster_state.contains(&pod.node_name)) {
@@ -40,7 +40,7 @@ fn pod_changed(cluster_state: &Memory<ClusterState>, change: &Change<Pod>, enque
 /// Enqueues the pods of a node that was ready and became `Unknown`. A node that was `Unknown` before, with
 /// another transition time, was ready in between. If `Ready` was `False` or missing, its kubelet had reported
 /// that or never ran, and the pods are left alone.
-fn node_changed(change: &Change<Node>, view: &View<'_>, enqueue: &mut Enqueue) {
+fn node_changed(change: &Change<Node>, view: &View<'_>, enqueue: &mut Effects) {
     let Some(node) = change.new() else { return };
     let Some(since) = unknown_since(node) else { return };
     let became_unknown = change.old().is_none_or(|old| match unknown_since(old) {

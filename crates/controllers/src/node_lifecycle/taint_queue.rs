@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use keleustes_objects::ArcStr;
+use keleustes_rate::TokenBucket;
 
 /// The queued nodes of one zone.
 #[derive(Clone, Debug)]
@@ -15,13 +16,15 @@ pub(super) struct TaintQueue {
     queued: BTreeMap<ArcStr, (Duration, u64)>,
     /// The last sequence number.
     sequence: u64,
-    limiter: TaintRateLimiter,
+    /// Tokens per second; zero or less means never.
+    per_second: f32,
+    limiter: TokenBucket,
 }
 
 impl TaintQueue {
     /// An empty queue whose first node need not wait.
-    pub(super) fn new(per_second: f32, now: Duration) -> Self {
-        Self { queued: BTreeMap::new(), sequence: 0, limiter: TaintRateLimiter::new(per_second, now, true) }
+    pub(super) fn new(per_second: f32) -> Self {
+        Self { queued: BTreeMap::new(), sequence: 0, per_second, limiter: limiter_of(per_second) }
     }
 
     /// Queues a node. A queued node keeps its place.
@@ -60,9 +63,10 @@ impl TaintQueue {
 
     /// Sets another rate. If no token was available before, the new rate limiter starts without one.
     pub(super) fn set_rate(&mut self, per_second: f32, now: Duration) {
-        if !same(self.limiter.per_second, per_second) {
-            let has_token = self.limiter.try_accept(now);
-            self.limiter = TaintRateLimiter::new(per_second, now, has_token);
+        if !same(self.per_second, per_second) {
+            let (has_token, limiter) = (self.limiter.try_accept(now), limiter_of(per_second));
+            self.limiter = if has_token { limiter } else { limiter.emptied(now) };
+            self.per_second = per_second;
         }
     }
 
@@ -73,37 +77,9 @@ impl TaintQueue {
 }
 
 /// A token bucket with burst 1.
-#[derive(Clone, Debug)]
-struct TaintRateLimiter {
-    /// Tokens per second; zero or less means never.
-    per_second: f32,
-    /// When the next token is available.
-    next_token_at: Duration,
-}
-
-impl TaintRateLimiter {
-    fn new(per_second: f32, now: Duration, has_token: bool) -> Self {
-        let mut limiter = Self { per_second, next_token_at: now };
-        if !has_token {
-            limiter.try_accept(now);
-        }
-        limiter
-    }
-
-    fn try_accept(&mut self, now: Duration) -> bool {
-        let Some(next_token_at) = self.next_at(now) else { return false };
-        if next_token_at > now {
-            return false;
-        }
-        // A rate so low that the next token lies beyond the largest Duration counts as never.
-        let pause = Duration::try_from_secs_f32(1.0 / self.per_second);
-        self.next_token_at = now.saturating_add(pause.unwrap_or(Duration::MAX));
-        true
-    }
-
-    fn next_at(&self, now: Duration) -> Option<Duration> {
-        (self.per_second > 0.0).then(|| self.next_token_at.max(now))
-    }
+fn limiter_of(per_second: f32) -> TokenBucket {
+    let interval = || Duration::try_from_secs_f32(1.0 / per_second).unwrap_or(Duration::MAX);
+    TokenBucket::every((per_second > 0.0).then(interval), 1)
 }
 
 /// Whether two rates are equal. They come from flags without arithmetic, so the bits can be compared.
@@ -120,7 +96,7 @@ mod tests {
     }
 
     fn queue_of(nodes: &[&str], per_second: f32) -> TaintQueue {
-        let mut queue = TaintQueue::new(per_second, at(0));
+        let mut queue = TaintQueue::new(per_second);
         nodes.iter().for_each(|node| queue.add(&ArcStr::from(*node), at(0)));
         queue
     }

@@ -105,15 +105,10 @@ struct Zone {
 impl Zones {
     /// Adds a zone if it is unknown or has lost its state; returns whether it was added. Parity:
     /// addPodEvictorForNewZone.
-    pub(super) fn ensure_zone(
-        &mut self,
-        name: &ArcStr,
-        eviction_rates: &EvictionRates,
-        now: Duration,
-    ) -> bool {
+    pub(super) fn ensure_zone(&mut self, name: &ArcStr, eviction_rates: &EvictionRates) -> bool {
         let is_new = self.0.get(name).is_none_or(|zone| zone.state.is_none());
         if is_new {
-            let taint_queue = TaintQueue::new(eviction_rates.node_eviction_rate, now);
+            let taint_queue = TaintQueue::new(eviction_rates.node_eviction_rate);
             self.0.insert(name.clone(), Zone { state: Some(ZoneState::Initial), taint_queue });
         }
         is_new
@@ -159,7 +154,7 @@ impl Zones {
     ) -> (DisruptionChange, Vec<ArcStr>) {
         let dropped = self.drop_uncounted(counts_by_zone);
         for name in counts_by_zone.keys() {
-            self.ensure_zone(name, eviction_rates, now);
+            self.ensure_zone(name, eviction_rates);
         }
         let mut old_states = self.0.values().filter_map(|zone| zone.state);
         let all_were_disrupted = old_states.all(|state| state == ZoneState::FullDisruption);
@@ -328,7 +323,7 @@ mod tests {
     #[test]
     fn full_disruption_of_all_zones_stops_tainting_until_a_node_is_ready() {
         let mut zones = Zones::default();
-        zones.ensure_zone(&ArcStr::from("a"), &EVICTION_RATES, at(0));
+        zones.ensure_zone(&ArcStr::from("a"), &EVICTION_RATES);
         assert_eq!(state(&zones, "a"), ZoneState::Initial);
         let all_disrupted = [("a", zone_counts(0, 2)), ("b", zone_counts(0, 60))];
         assert_eq!(update_states(&mut zones, &all_disrupted, 0), DisruptionChange::EnterFullDisruption);
@@ -365,7 +360,7 @@ mod tests {
             "its nodes may be excluded, and are tainted too"
         );
         assert!(
-            zones.ensure_zone(&ArcStr::from("a"), &EVICTION_RATES, at(10))
+            zones.ensure_zone(&ArcStr::from("a"), &EVICTION_RATES)
                 && state(&zones, "a") == ZoneState::Initial
         );
         assert_eq!(zones.taint_queue("a").unwrap().next(at(10)), None, "the new queue is empty");
@@ -382,7 +377,7 @@ mod tests {
     fn each_node_is_released_once_at_a_time_at_any_rate() {
         let mut zones = Zones::default();
         let fast = EvictionRates { node_eviction_rate: f32::MAX, ..EVICTION_RATES };
-        zones.ensure_zone(&ArcStr::from("a"), &fast, at(0));
+        zones.ensure_zone(&ArcStr::from("a"), &fast);
         for node in ["x", "y"] {
             zones.taint_queue("a").unwrap().add(&ArcStr::from(node), at(0));
         }

@@ -38,7 +38,7 @@ use std::time::Duration;
 use keleustes_objects::{
     ArcStr, CsiDriver, CsiNode, Key, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment,
 };
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Item, Loop, Memory, View};
+use keleustes_plan::{Change, Controller, Effects, Grant, Item, Loop, Memory, View};
 
 use self::claims::ClaimReconciler;
 use self::gauges::Gauges;
@@ -82,6 +82,8 @@ const NODE_WORKERS: usize = 16;
 const PASS: &str = "pass";
 /// The pass over the desired state.
 const POPULATE: &str = "populate";
+/// Why a change of a claim, a volume or a driver enqueues no node.
+const POPULATED: &str = "the pass over the desired state reads it again";
 /// The pass over the actual state.
 const VERIFY: &str = "verify";
 
@@ -99,12 +101,22 @@ pub fn controller(options: AttachDetachOptions) -> Controller {
         .enqueue_on::<Node>(node_changed(&state))
         .enqueue_on::<Pod>(pod_changed(&state))
         .enqueue_on::<VolumeAttachment>(attachment_changed)
+        .reads_unwatched::<PersistentVolumeClaim>(POPULATED)
+        .reads_unwatched::<PersistentVolume>(POPULATED)
+        .reads_unwatched::<CsiNode>(POPULATED)
+        .reads_unwatched::<CsiDriver>(POPULATED)
         .initial_item(pass(POPULATE))
         .workers(NODE_WORKERS);
     let nodes = if options.disable_reconcile_sync { nodes } else { nodes.initial_item(pass(VERIFY)) };
     let claims = with_caches(Loop::reconciling(CLAIMS_QUEUE, ClaimReconciler { state }))
         .keyed_by::<PersistentVolumeClaim>()
-        .enqueue_on::<PersistentVolumeClaim>(claim_changed);
+        .enqueue_on::<PersistentVolumeClaim>(claim_changed)
+        .reads_unwatched::<Node>(POPULATED)
+        .reads_unwatched::<Pod>(POPULATED)
+        .reads_unwatched::<PersistentVolume>(POPULATED)
+        .reads_unwatched::<CsiNode>(POPULATED)
+        .reads_unwatched::<CsiDriver>(POPULATED)
+        .reads_unwatched::<VolumeAttachment>(POPULATED);
     Controller::new(NAME)
         .also_known_as(&["attachdetach"])
         .service_account("attachdetach-controller")
@@ -147,13 +159,13 @@ fn pass(name: &'static str) -> Item {
     Item::from(Key::cluster("")).with_attribute(PASS, name)
 }
 
-fn enqueue_node(enqueue: &mut Enqueue, node: &str) {
+fn enqueue_node(enqueue: &mut Effects, node: &str) {
     enqueue.add(Key::cluster(ArcStr::from(node)));
 }
 
 fn node_changed(
     state: &Memory<State>,
-) -> impl Fn(&Change<Node>, &View<'_>, &mut Enqueue) + Send + Sync + 'static {
+) -> impl Fn(&Change<Node>, &View<'_>, &mut Effects) + Send + Sync + 'static {
     let state = state.clone();
     move |change, _, enqueue| {
         let node = change.latest();
@@ -176,7 +188,7 @@ fn node_changed(
 
 fn pod_changed(
     state: &Memory<State>,
-) -> impl Fn(&Change<Pod>, &View<'_>, &mut Enqueue) + Send + Sync + 'static {
+) -> impl Fn(&Change<Pod>, &View<'_>, &mut Effects) + Send + Sync + 'static {
     let state = state.clone();
     move |change, view, enqueue| {
         let pod: &Arc<Pod> = change.latest();
@@ -191,14 +203,14 @@ fn pod_changed(
 }
 
 /// The node of a VolumeAttachment may wait for it.
-fn attachment_changed(change: &Change<VolumeAttachment>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn attachment_changed(change: &Change<VolumeAttachment>, _: &View<'_>, enqueue: &mut Effects) {
     let node = &change.latest().node_name;
     if !node.is_empty() {
         enqueue_node(enqueue, node);
     }
 }
 
-fn claim_changed(change: &Change<PersistentVolumeClaim>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn claim_changed(change: &Change<PersistentVolumeClaim>, _: &View<'_>, enqueue: &mut Effects) {
     if !change.is_deletion() {
         enqueue.add(&change.latest().meta.key);
     }

@@ -8,6 +8,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use keleustes_rate::Backoff;
+
 use super::desired::PodReference;
 use super::volume::{NodeName, VolumeName, VolumeSpec};
 
@@ -109,8 +111,7 @@ struct Entry {
     node: Option<NodeName>,
     kind: OperationKind,
     is_pending: bool,
-    delay: Duration,
-    until: Duration,
+    backoff: Backoff,
 }
 
 impl Operations {
@@ -125,8 +126,8 @@ impl Operations {
         match self.find(volume, node) {
             None => Permission::Granted,
             Some((_, entry)) if entry.is_pending => Permission::Pending,
-            Some((_, entry)) if entry.kind == kind && now < entry.until => {
-                Permission::BackoffUntil(entry.until)
+            Some((_, entry)) if entry.kind == kind && entry.backoff.is_waiting(now) => {
+                Permission::BackoffUntil(entry.backoff.until())
             }
             Some(_) => Permission::Granted,
         }
@@ -163,14 +164,13 @@ impl Operations {
         let found = self.find(volume, key_node.as_ref()).map(|(at, _)| at);
         let entries = self.entries.entry(volume.clone()).or_default();
         if let Some(entry) = found.and_then(|at| entries.get_mut(at)) {
-            if now < entry.until && entry.kind != kind {
+            if entry.backoff.is_waiting(now) && entry.kind != kind {
                 // An attach must not wait because a detach failed, nor the other way round.
-                (entry.delay, entry.until) = (Duration::ZERO, Duration::ZERO);
+                entry.backoff = Backoff::default();
             }
             (entry.node, entry.kind, entry.is_pending) = (key_node, kind, true);
         } else {
-            let (delay, until) = (Duration::ZERO, Duration::ZERO);
-            entries.push(Entry { node: key_node, kind, is_pending: true, delay, until });
+            entries.push(Entry { node: key_node, kind, is_pending: true, backoff: Backoff::default() });
         }
         self.running.entry(node.clone()).or_default().insert(volume.clone(), running);
     }
@@ -180,7 +180,7 @@ impl Operations {
         self.remove_running(volume, node);
         self.end(volume, node, |entry| {
             entry.is_pending = false;
-            entry.delay.is_zero()
+            entry.backoff.delay().is_zero()
         });
     }
 
@@ -196,8 +196,7 @@ impl Operations {
         self.end(volume, node, |entry| {
             entry.is_pending = false;
             if !succeeded {
-                entry.delay = (entry.delay * 2).clamp(INITIAL_BACKOFF, MAX_BACKOFF);
-                entry.until = now + entry.delay;
+                entry.backoff.record_failure(now, INITIAL_BACKOFF, MAX_BACKOFF);
             }
             succeeded
         });

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{Key, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Loop, View};
+use keleustes_plan::{Change, Controller, Effects, Grant, Loop, View};
 use serde_json::Value;
 
 use crate::pods_by_claim::BY_CLAIM;
@@ -105,6 +105,9 @@ struct Binder {
     gauges: gauges::Gauges,
 }
 
+/// Why a change of a class, a node or a pod enqueues no claim and no volume.
+const RESYNCED: &str = "all claims and volumes are resynced every 15 s by default";
+
 /// Builds the controller.
 #[must_use]
 pub fn controller(options: &PersistentVolumeBinderOptions) -> Controller {
@@ -115,12 +118,17 @@ pub fn controller(options: &PersistentVolumeBinderOptions) -> Controller {
     };
     // Both queues wait for all five caches.
     let with_caches = |a_loop: Loop| {
-        a_loop.reads::<StorageClass>().reads::<Node>().reads_index(BY_CLAIM).resync_every(options.sync_period)
+        a_loop
+            .reads_unwatched::<StorageClass>(RESYNCED)
+            .reads_unwatched::<Node>(RESYNCED)
+            .reads_index(BY_CLAIM)
+            .resync_every(options.sync_period)
     };
     let claims = Loop::reconciling(CLAIMS_QUEUE, claims::ClaimReconciler(binder.clone()))
         .keyed_by::<PersistentVolumeClaim>()
         .enqueue_on::<PersistentVolumeClaim>(|change, _, items| items.add(&change.latest().meta.key))
-        .enqueue_on::<PersistentVolume>(enqueue_claim_of_deleted_volume);
+        .enqueue_on::<PersistentVolume>(enqueue_claim_of_deleted_volume)
+        .reads_unwatched::<Pod>(RESYNCED);
     let volumes = Loop::reconciling(VOLUMES_QUEUE, volumes::VolumeReconciler(binder))
         .keyed_by::<PersistentVolume>()
         .enqueue_on::<PersistentVolume>(|change, _, items| items.add(&change.latest().meta.key))
@@ -143,7 +151,7 @@ pub fn controller(options: &PersistentVolumeBinderOptions) -> Controller {
 }
 
 /// A claim whose volume is gone is read at once. No other event of a volume enqueues a claim.
-fn enqueue_claim_of_deleted_volume(change: &Change<PersistentVolume>, _: &View<'_>, items: &mut Enqueue) {
+fn enqueue_claim_of_deleted_volume(change: &Change<PersistentVolume>, _: &View<'_>, items: &mut Effects) {
     if let (true, Some(claim)) = (change.is_deletion(), &change.latest().spec.claim_ref) {
         items.add(Key::namespaced(claim.namespace.clone(), claim.name.clone()));
     }
@@ -153,7 +161,7 @@ fn enqueue_claim_of_deleted_volume(change: &Change<PersistentVolume>, _: &View<'
 fn enqueue_volume_of_deleted_claim(
     change: &Change<PersistentVolumeClaim>,
     _: &View<'_>,
-    items: &mut Enqueue,
+    items: &mut Effects,
 ) {
     let volume = &change.latest().spec.volume_name;
     if change.is_deletion() && !volume.is_empty() {
@@ -161,7 +169,7 @@ fn enqueue_volume_of_deleted_claim(
     }
 }
 
-fn enqueue_volume_of_recycler_pod(change: &Change<Pod>, _: &View<'_>, items: &mut Enqueue) {
+fn enqueue_volume_of_recycler_pod(change: &Change<Pod>, _: &View<'_>, items: &mut Effects) {
     let name = change.latest().meta.key.name.strip_prefix(recycle::POD_NAME_PREFIX);
     if let Some(volume) = name.filter(|_| !change.is_unchanged()) {
         items.add(Key::cluster(volume));

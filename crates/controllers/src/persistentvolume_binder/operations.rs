@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use keleustes_objects::Uid;
 use keleustes_plan::{Context, Memory};
+use keleustes_rate::Backoff;
 
 use super::metrics;
 
@@ -29,12 +30,6 @@ struct Started {
     plugin: String,
     operation: &'static str,
     at: Duration,
-}
-
-#[derive(Clone)]
-struct Backoff {
-    delay: Duration,
-    until: Duration,
 }
 
 /// A recycler pod that this process created and waits for.
@@ -82,7 +77,7 @@ impl Operations {
 
     /// Whether an operation may run: it has no error, or its backoff is over.
     pub(super) fn may_run(&self, name: &str, now: Duration) -> bool {
-        self.0.with(|state| state.backoffs.get(name).is_none_or(|backoff| backoff.until <= now))
+        self.0.with(|state| !state.backoffs.get(name).is_some_and(|backoff| backoff.is_waiting(now)))
     }
 
     /// Records the result of an operation.
@@ -92,11 +87,8 @@ impl Operations {
                 state.backoffs.remove(name);
                 return;
             }
-            let delay = state
-                .backoffs
-                .get(name)
-                .map_or(INITIAL_BACKOFF, |earlier| (earlier.delay * 2).min(MAX_BACKOFF));
-            state.backoffs.insert(name.to_owned(), Backoff { delay, until: now + delay });
+            let backoff = state.backoffs.entry(name.to_owned()).or_default();
+            backoff.record_failure(now, INITIAL_BACKOFF, MAX_BACKOFF);
         });
     }
 

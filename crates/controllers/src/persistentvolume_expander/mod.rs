@@ -17,7 +17,7 @@ use keleustes_objects::{
     ApiError, Key, Object as _, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSource,
 };
 use keleustes_plan::{
-    Change, Context, Controller, Enqueue, Grant, InvolvedObject, Item, Loop, OnFailure, Outcome, PatchKind,
+    Change, Context, Controller, Effects, Grant, InvolvedObject, Item, Loop, OnFailure, Outcome, PatchKind,
     Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ pub fn controller() -> Controller {
 }
 
 /// Enqueues bound claims that are new, are deleted, ask for more or have become larger.
-fn claim_changed(change: &Change<PersistentVolumeClaim>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn claim_changed(change: &Change<PersistentVolumeClaim>, _: &View<'_>, enqueue: &mut Effects) {
     let claim = change.latest();
     let grows = match (change.old(), change.new()) {
         (Some(old), Some(new)) => {

@@ -9,7 +9,7 @@
 mod tests;
 
 use keleustes_objects::PersistentVolume;
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Item, Loop, Plan, View};
+use keleustes_plan::{Change, Controller, Effects, Grant, Item, Loop, Plan, View};
 use serde_json::Value;
 
 use crate::protection::{add_finalizer, is_deletion_candidate, needs_finalizer, remove_finalizer};
@@ -37,7 +37,7 @@ pub fn controller() -> Controller {
         )
 }
 
-fn volume_changed(change: &Change<PersistentVolume>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn volume_changed(change: &Change<PersistentVolume>, _: &View<'_>, enqueue: &mut Effects) {
     let Some(volume) = change.new() else { return };
     if is_deletion_candidate(&volume.meta, FINALIZER) || needs_finalizer(&volume.meta, FINALIZER) {
         enqueue.add(&volume.meta.key);

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use keleustes_objects::{InternedStr, Key, Object as _, PersistentVolumeClaim, Pod, TRUE, Time};
 use keleustes_plan::{
-    Change, Context, Controller, Enqueue, Grant, Item, Loop, Memory, Plan, ReconcileError, Reconciler,
+    Change, Context, Controller, Effects, Grant, Item, Loop, Memory, Plan, ReconcileError, Reconciler,
     Requeue, View,
 };
 
@@ -70,7 +70,7 @@ pub fn controller(options: ClaimProtectionOptions) -> Controller {
         )
 }
 
-fn claim_changed(change: &Change<PersistentVolumeClaim>, report_unused: bool, enqueue: &mut Enqueue) {
+fn claim_changed(change: &Change<PersistentVolumeClaim>, report_unused: bool, enqueue: &mut Effects) {
     let Some(claim) = change.new() else { return };
     if is_deletion_candidate(&claim.meta, FINALIZER)
         || needs_finalizer(&claim.meta, FINALIZER)
@@ -80,7 +80,7 @@ fn claim_changed(change: &Change<PersistentVolumeClaim>, report_unused: bool, en
     }
 }
 
-fn pod_changed(change: &Change<Pod>, report_unused: bool, enqueue: &mut Enqueue) {
+fn pod_changed(change: &Change<Pod>, report_unused: bool, enqueue: &mut Effects) {
     let pod = change.latest();
     // Without the condition only a pod that stops to use its claims is of interest.
     let may_release = change.is_deletion() || pod.is_terminated() || pod.node_name.is_empty();
@@ -93,7 +93,7 @@ fn pod_changed(change: &Change<Pod>, report_unused: bool, enqueue: &mut Enqueue)
     }
 }
 
-fn enqueue_claims(pod: &Pod, enqueue: &mut Enqueue) {
+fn enqueue_claims(pod: &Pod, enqueue: &mut Effects) {
     let namespace = &pod.meta.key.namespace;
     pod.used_claims().for_each(|name| enqueue.add(Key { namespace: namespace.clone(), name }));
 }

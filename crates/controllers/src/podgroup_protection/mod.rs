@@ -13,7 +13,7 @@
 mod tests;
 
 use keleustes_objects::{Key, Pod, PodGroup};
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Index, Item, Loop, Plan, View};
+use keleustes_plan::{Change, Controller, Effects, Grant, Index, Item, Loop, Plan, View};
 
 use crate::protection::{is_deletion_candidate, remove_finalizer};
 use crate::resourceclaim::indexes::{value, value_of};
@@ -64,14 +64,14 @@ fn controller() -> Controller {
         )
 }
 
-fn pod_group_changed(change: &Change<PodGroup>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn pod_group_changed(change: &Change<PodGroup>, _: &View<'_>, enqueue: &mut Effects) {
     let Some(group) = change.new() else { return };
     if is_deletion_candidate(&group.meta, FINALIZER) {
         enqueue.add(&group.meta.key);
     }
 }
 
-fn pod_changed(change: &Change<Pod>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn pod_changed(change: &Change<Pod>, _: &View<'_>, enqueue: &mut Effects) {
     let pod = change.latest();
     if change.is_deletion() || pod.is_terminal() {
         enqueue_pod_group(pod, enqueue);
@@ -82,7 +82,7 @@ fn pod_changed(change: &Change<Pod>, _: &View<'_>, enqueue: &mut Enqueue) {
     }
 }
 
-fn enqueue_pod_group(pod: &Pod, enqueue: &mut Enqueue) {
+fn enqueue_pod_group(pod: &Pod, enqueue: &mut Effects) {
     if !pod.spec.pod_group_name.is_empty() {
         let namespace = pod.meta.key.namespace.clone();
         enqueue.add(Key { namespace, name: (&*pod.spec.pod_group_name).into() });

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use keleustes_objects::Pod;
-use keleustes_plan::{Change, Enqueue, View};
+use keleustes_plan::{Change, Effects, View};
 
 use super::Replicated;
 use crate::workloads::enqueue::{enqueue_owners, enqueue_when_available};
 
-pub(super) fn pod_changed<R: Replicated>(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Enqueue) {
+pub(super) fn pod_changed<R: Replicated>(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Effects) {
     let same = change.old().zip(change.new()).is_some_and(|(old, new)| has_no_relevant_change(old, new));
     if !same {
         enqueue_owners::<R, Pod>(change, view, enqueue);

@@ -1,7 +1,7 @@
 //! Which pods, PodGroups and claims a change enqueues.
 
 use keleustes_objects::{ClaimEntry, ClaimStatus, Key, Pod, PodGroup, ResourceClaim, ResourceClaimTemplate};
-use keleustes_plan::{Change, Enqueue, Memory, View};
+use keleustes_plan::{Change, Effects, Memory, View};
 
 use super::deleted_objects::DeletedObjects;
 use super::indexes::{self, value_of};
@@ -24,7 +24,7 @@ pub(super) struct Enqueuer {
 }
 
 impl Enqueuer {
-    pub(super) fn pod_changed(&self, change: &Change<Pod>, view: &View<'_>, queue: &mut Enqueue) {
+    pub(super) fn pod_changed(&self, change: &Change<Pod>, view: &View<'_>, queue: &mut Effects) {
         if let Some(replaced) =
             change.old().filter(|old| change.new().is_some_and(|new| new.meta.uid != old.meta.uid))
         {
@@ -35,7 +35,7 @@ impl Enqueuer {
     }
 
     /// Enqueues the claims that a pod no longer needs, and the pod if it has work left.
-    fn enqueue_pod(&self, pod: &Pod, state: State, view: &View<'_>, queue: &mut Enqueue) {
+    fn enqueue_pod(&self, pod: &Pod, state: State, view: &View<'_>, queue: &mut Effects) {
         if !has_claims(pod) {
             return;
         }
@@ -54,7 +54,7 @@ impl Enqueuer {
         }
     }
 
-    pub(super) fn claim_changed(&self, change: &Change<ResourceClaim>, view: &View<'_>, queue: &mut Enqueue) {
+    pub(super) fn claim_changed(&self, change: &Change<ResourceClaim>, view: &View<'_>, queue: &mut Effects) {
         let key = &change.latest().meta.key;
         if !change.is_deletion() {
             // At start, every claim is reconciled once: its consumers may have gone while no controller ran.
@@ -74,7 +74,7 @@ impl Enqueuer {
         &self,
         change: &Change<ResourceClaimTemplate>,
         view: &View<'_>,
-        queue: &mut Enqueue,
+        queue: &mut Effects,
     ) {
         let Some(template) = change.new() else { return };
         let value = value_of(&template.meta.key);
@@ -88,7 +88,7 @@ impl Enqueuer {
         }
     }
 
-    pub(super) fn pod_group_changed(&self, change: &Change<PodGroup>, view: &View<'_>, queue: &mut Enqueue) {
+    pub(super) fn pod_group_changed(&self, change: &Change<PodGroup>, view: &View<'_>, queue: &mut Effects) {
         if let Some(replaced) =
             change.old().filter(|old| change.new().is_some_and(|new| new.meta.uid != old.meta.uid))
         {
@@ -100,7 +100,7 @@ impl Enqueuer {
 
     /// Enqueues the claims of a deleted PodGroup, the PodGroup if it has work left, and its pods, which take over the
     /// names of its claims.
-    fn enqueue_pod_group(&self, group: &PodGroup, state: State, view: &View<'_>, queue: &mut Enqueue) {
+    fn enqueue_pod_group(&self, group: &PodGroup, state: State, view: &View<'_>, queue: &mut Effects) {
         if group.resource_claims.is_empty() {
             return;
         }
@@ -118,7 +118,7 @@ impl Enqueuer {
     }
 }
 
-fn enqueue_claims(owner: &Key, entries: &[ClaimEntry], statuses: &[ClaimStatus], queue: &mut Enqueue) {
+fn enqueue_claims(owner: &Key, entries: &[ClaimEntry], statuses: &[ClaimStatus], queue: &mut Effects) {
     for named in entries.iter().filter_map(|entry| claim_name(entry, statuses).ok()?) {
         queue.add(claim_item(owner, named.name));
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use keleustes_objects::{Key, ResourceClaim};
-use keleustes_plan::{Change, Enqueue, Measurement, Metric};
+use keleustes_plan::{Change, Effects, Measurement, Metric};
 
 pub(super) static CREATED: Metric = Metric::counter(
     "dynamic_resource_allocation_resourceclaim_creates_total",
@@ -33,7 +33,7 @@ pub(super) struct ClaimCounts {
 
 impl ClaimCounts {
     /// Counts a claim again after a change and observes the counts that differ.
-    pub(super) fn observe(&mut self, change: &Change<ResourceClaim>, queue: &mut Enqueue) {
+    pub(super) fn observe(&mut self, change: &Change<ResourceClaim>, queue: &mut Effects) {
         let key = &change.latest().meta.key;
         let after = change.new().map(|claim| labels_of(claim));
         let before = match after {

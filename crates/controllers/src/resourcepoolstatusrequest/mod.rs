@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use keleustes_objects::{DeviceTaintRule, Key, PoolClaim, PoolSlice, ResourcePoolStatusRequest};
 use keleustes_plan::{
-    Change, Context, Controller, Edited, Enqueue, Grant, Item, Loop, Outcome, Plan, ReconcileError,
+    Change, Context, Controller, Edited, Effects, Grant, Item, Loop, Outcome, Plan, ReconcileError,
     Reconciler, Requeue, View, Write,
 };
 use serde_json::{Value, json};
@@ -49,6 +49,8 @@ const COMPLETE: &str = "Complete";
 const FAILED: &str = "Failed";
 /// How many pools a status lists if the request sets no limit.
 const LIMIT_DEFAULT: i32 = 100;
+/// Why a change of a pool enqueues no request.
+const ANSWERED_ONCE: &str = "a request is answered once, with the state of that moment";
 /// The name of a request is tried six times.
 const MAX_RETRIES: u32 = 5;
 
@@ -62,8 +64,8 @@ fn controller(options: ResourcePoolStatusOptions) -> Controller {
     let mut answering = Loop::reconciling("resourcepoolstatusrequest", Answering { options })
         .keyed_by::<ResourcePoolStatusRequest>()
         .enqueue_on::<ResourcePoolStatusRequest>(request_changed)
-        .reads::<PoolSlice>()
-        .reads::<PoolClaim>()
+        .reads_unwatched::<PoolSlice>(ANSWERED_ONCE)
+        .reads_unwatched::<PoolClaim>(ANSWERED_ONCE)
         .max_retries(MAX_RETRIES);
     let mut cleaning = Loop::deciding("resourcepoolstatusrequest_cleanup", cleanup::decide)
         .reads::<ResourcePoolStatusRequest>()
@@ -71,7 +73,7 @@ fn controller(options: ResourcePoolStatusOptions) -> Controller {
         .reads::<PoolClaim>()
         .initial_item(Key::cluster("pass"));
     if options.enable_taint_rules {
-        answering = answering.reads::<DeviceTaintRule>();
+        answering = answering.reads_unwatched::<DeviceTaintRule>(ANSWERED_ONCE);
         cleaning = cleaning.reads::<DeviceTaintRule>();
     }
     Controller::new("resourcepoolstatusrequest-controller")
@@ -98,7 +100,7 @@ const GRANTS: &[Grant] = &[
     Grant { group: "events.k8s.io", resource: "events", verbs: &["create", "patch", "update"] },
 ];
 
-fn request_changed(change: &Change<ResourcePoolStatusRequest>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn request_changed(change: &Change<ResourcePoolStatusRequest>, _: &View<'_>, enqueue: &mut Effects) {
     if let Some(request) = change.new().filter(|request| request.conditions.is_none()) {
         enqueue.add(&request.meta.key);
     }

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use keleustes_objects::quota::{DeviceClasses, Evaluator};
 use keleustes_objects::{DeviceClass, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service};
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Loop, Memory, View};
+use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Memory, View};
 
 use self::monitored_objects::{MonitoredObjects, ObjectCounter};
 use self::reconcile::SyncQuota;
@@ -79,20 +79,25 @@ fn quota_loop(
     let routing = monitored.clone();
     let sync = SyncQuota { monitored: monitored.clone(), pod_level_resources: options.pod_level_resources };
     reading_usage(Loop::reconciling(queue, sync))
+        .reads_unwatched::<Pod>(REPLENISHED)
+        .reads_unwatched::<Service>(REPLENISHED)
+        .reads_unwatched::<PersistentVolumeClaim>(REPLENISHED)
+        .reads_unwatched::<ResourceClaim>(REPLENISHED)
         .workers(options.workers)
         .keyed_by::<ResourceQuota>()
         .enqueue_on::<ResourceQuota>(move |change, view, items| {
-        let chosen = routing.with(|monitored| queue_of(change, view, monitored));
-        if chosen == Some(queue) {
-            items.add(&change.latest().meta.key);
-        }
-    })
+            let chosen = routing.with(|monitored| queue_of(change, view, monitored));
+            if chosen == Some(queue) {
+                items.add(&change.latest().meta.key);
+            }
+        })
 }
 
 /// The queue of changed resources.
 fn resource_changes_loop(options: &ResourceQuotaOptions, monitored: &Memory<MonitoredObjects>) -> Loop {
     let replenishment = Replenishment { monitored: monitored.clone(), sync_period: options.sync_period };
     let changes = reading_usage(Loop::reconciling(RESOURCE_CHANGES, replenishment))
+        .reads_unwatched::<ResourceQuota>("a new or changed quota enqueues itself in its own queue")
         .enqueue_on::<Pod>(|change, view, items| {
             enqueue_if(replenishment::by_pod(change, view), Evaluator::Pods, change, view, items);
         })
@@ -110,15 +115,18 @@ fn resource_changes_loop(options: &ResourceQuotaOptions, monitored: &Memory<Moni
     if options.sync_period.is_zero() { changes } else { changes.initial_item(replenishment::all_quotas()) }
 }
 
+/// Why a change of a counted object enqueues no quota.
+const REPLENISHED: &str = "the queue of changed resources enqueues the quotas of a namespace";
+
 /// The kinds whose usage is computed from caches. An API server need not serve `resource.k8s.io`.
 fn reading_usage(a_loop: Loop) -> Loop {
     a_loop
-        .reads::<ResourceQuota>()
         .reads::<Pod>()
         .reads::<Service>()
         .reads::<PersistentVolumeClaim>()
         .starts_without::<ResourceClaim>()
         .starts_without::<DeviceClass>()
+        .reads_unwatched::<DeviceClass>("every quota is enqueued after each --resource-quota-sync-period")
 }
 
 /// Enqueues a changed object's resource, if the change counts and its namespace has a quota.
@@ -127,7 +135,7 @@ fn enqueue_if<T: keleustes_objects::Kind>(
     evaluator: Evaluator,
     change: &Change<T>,
     view: &View<'_>,
-    items: &mut Enqueue,
+    items: &mut Effects,
 ) {
     let namespace = &change.latest().key().namespace;
     if counts && view.in_namespace::<ResourceQuota>(namespace).next().is_some() {

@@ -7,7 +7,7 @@ use keleustes_objects::{
     Resource, ResourceClaim, ResourceQuota, Service, Time,
 };
 use keleustes_plan::rehearsal::{RehearsalCluster, is_retried_because};
-use keleustes_plan::{Change, Controller, Effects, Loop};
+use keleustes_plan::{Change, Controller, Effects, EnqueuedItem, Loop};
 use serde_json::{Value, json};
 
 use super::*;
@@ -70,7 +70,7 @@ impl Test {
         let observer = self.controller.observer.as_ref().unwrap();
         observer.on_resource(resource);
         observer.on_list(resource, &metas.iter().collect::<Vec<_>>(), &[], &mut effects);
-        lines(&effects)
+        lines(&mut effects)
     }
 
     fn queue(&self, name: &str) -> &Loop {
@@ -129,8 +129,9 @@ fn enqueued<T: Kind>(a_loop: &Loop, old: &Option<Value>, new: &Option<Value>) ->
     }
 }
 
-fn lines(effects: &Effects) -> Vec<String> {
-    effects.enqueued.iter().map(|one| format!("{} {}", one.queue, one.item)).collect()
+fn lines(effects: &mut Effects) -> Vec<String> {
+    let line = |added: EnqueuedItem| format!("{} {}", added.queue.unwrap_or_default(), added.item);
+    effects.take_enqueued().into_iter().map(line).collect()
 }
 
 /// Proves RQ-1, RQ-3.
@@ -336,9 +337,9 @@ fn deletion_replenishes_the_quotas_of_its_namespace_that_limit_it() {
     let observer = test.controller.observer.clone().unwrap();
     let mut effects = Effects::default();
     observer.on_update(&SECRETS, &meta_of("a", "three"), &mut effects);
-    assert_eq!(lines(&effects), Vec::<String>::new(), "creations are accounted for by admission");
+    assert_eq!(lines(&mut effects), Vec::<String>::new(), "creations are accounted for by admission");
     observer.on_delete(&SECRETS, &meta_of("a", "three"), &mut effects);
-    assert_eq!(lines(&effects), ["resource_quota_controller_resource_changes a/secrets group="]);
+    assert_eq!(lines(&mut effects), ["resource_quota_controller_resource_changes a/secrets group="]);
     assert!(test.replenish("a", "", "secrets").contains("enqueue a/q in resourcequota_primary"));
     assert!(test.replenish("a", "", "pods").contains("enqueue a/q in resourcequota_primary"));
     for (namespace, group, plural) in [

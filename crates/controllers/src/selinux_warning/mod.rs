@@ -16,7 +16,7 @@ mod volumes;
 
 use keleustes_objects::{CsiDriver, InternedStr, Key, PersistentVolume, PersistentVolumeClaim, SelinuxPod};
 use keleustes_plan::{
-    Change, Controller, Enqueue, Grant, Index, InvolvedObject, Item, Loop, Memory, Metric, Plan,
+    Change, Controller, Effects, Grant, Index, InvolvedObject, Item, Loop, Memory, Metric, Plan,
     PlannedEvent, View,
 };
 
@@ -85,7 +85,7 @@ pub fn controller(options: SelinuxWarningOptions) -> Controller {
 }
 
 /// Enqueues pods that are new, gone or finished. Nothing else that is read of a pod ever changes.
-fn pod_changed(change: &Change<SelinuxPod>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn pod_changed(change: &Change<SelinuxPod>, _: &View<'_>, enqueue: &mut Effects) {
     if let (Some(old), Some(new)) = (change.old(), change.new()) {
         let has_ended = old.phase != new.phase && new.phase.is_terminal();
         // A relist may show a new pod of the same name as an update.
@@ -97,7 +97,7 @@ fn pod_changed(change: &Change<SelinuxPod>, _: &View<'_>, enqueue: &mut Enqueue)
 }
 
 /// Enqueues the pods of a claim that names a volume now.
-fn claim_changed(change: &Change<PersistentVolumeClaim>, view: &View<'_>, enqueue: &mut Enqueue) {
+fn claim_changed(change: &Change<PersistentVolumeClaim>, view: &View<'_>, enqueue: &mut Effects) {
     let Some(claim) = change.new() else { return };
     let before = change.old().map_or("", |old| old.spec.volume_name.as_str());
     if claim.spec.volume_name != before {
@@ -106,7 +106,7 @@ fn claim_changed(change: &Change<PersistentVolumeClaim>, view: &View<'_>, enqueu
 }
 
 /// Enqueues the pods of the claim that a volume is bound to now.
-fn volume_changed(change: &Change<PersistentVolume>, view: &View<'_>, enqueue: &mut Enqueue) {
+fn volume_changed(change: &Change<PersistentVolume>, view: &View<'_>, enqueue: &mut Effects) {
     let bound_to = |volume: &PersistentVolume| {
         volume.spec.claim_ref.clone().filter(|reference| !reference.uid.is_empty())
     };
@@ -118,7 +118,7 @@ fn volume_changed(change: &Change<PersistentVolume>, view: &View<'_>, enqueue: &
     }
 }
 
-fn enqueue_pods_of_claim(view: &View<'_>, claim: &Key, enqueue: &mut Enqueue) {
+fn enqueue_pods_of_claim(view: &View<'_>, claim: &Key, enqueue: &mut Effects) {
     let claim = format!("{}/{}", claim.namespace, claim.name);
     for pod in view.store::<SelinuxPod>().by_index(&BY_CLAIM, &claim) {
         enqueue.add(&pod.meta.key);
@@ -126,7 +126,7 @@ fn enqueue_pods_of_claim(view: &View<'_>, claim: &Key, enqueue: &mut Enqueue) {
 }
 
 /// Enqueues the pods with volumes of a driver that begins or ends to mount with labels.
-fn driver_changed(change: &Change<CsiDriver>, table: &Memory<Table>, enqueue: &mut Enqueue) {
+fn driver_changed(change: &Change<CsiDriver>, table: &Memory<Table>, enqueue: &mut Effects) {
     let matters = match (change.old(), change.new()) {
         (Some(old), Some(new)) => old.se_linux_mount != new.se_linux_mount,
         (None, Some(_)) => true,

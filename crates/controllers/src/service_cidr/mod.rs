@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use keleustes_objects::{Conditions as _, ErrorReason, FALSE, IpAddress, Key, ServiceCidr, TRUE, Time};
 use keleustes_plan::{
-    Change, Controller, Enqueue, Grant, InvolvedObject, Item, Loop, Outcome, PatchKind, Plan, PlannedEvent,
+    Change, Controller, Effects, Grant, InvolvedObject, Item, Loop, Outcome, PatchKind, Plan, PlannedEvent,
     View, Write,
 };
 use serde_json::json;
@@ -58,7 +58,7 @@ const DELETION_GRACE: Duration = Duration::from_secs(10);
 
 /// A new ServiceCIDR may cover a terminating one, or be covered by it; any other change concerns only itself. One that
 /// was deleted and created again between two lists is new.
-fn service_cidr_changed(change: &Change<ServiceCidr>, view: &View<'_>, enqueue: &mut Enqueue) {
+fn service_cidr_changed(change: &Change<ServiceCidr>, view: &View<'_>, enqueue: &mut Effects) {
     let latest = change.latest();
     enqueue.add(&latest.meta.key);
     let is_new = change.old().is_none_or(|old| old.meta.uid != latest.meta.uid);
@@ -77,7 +77,7 @@ fn service_cidr_changed(change: &Change<ServiceCidr>, view: &View<'_>, enqueue: 
 }
 
 /// An address that is added or deleted concerns the ServiceCIDRs that contain it.
-fn ip_address_changed(change: &Change<IpAddress>, view: &View<'_>, enqueue: &mut Enqueue) {
+fn ip_address_changed(change: &Change<IpAddress>, view: &View<'_>, enqueue: &mut Effects) {
     if change.old().is_some() == change.new().is_some() {
         return;
     }

@@ -1,7 +1,7 @@
 //! Deletes the token Secrets of a deleted ServiceAccount.
 
 use keleustes_objects::{ServiceAccount, TokenSecret, Uid};
-use keleustes_plan::{Change, Enqueue, Item, Loop, Plan, View};
+use keleustes_plan::{Change, Effects, Item, Loop, Plan, View};
 
 use super::{BY_ACCOUNT, QUEUE, delete};
 
@@ -10,10 +10,11 @@ pub(super) fn the_loop() -> Loop {
         .keyed_by::<ServiceAccount>()
         .enqueue_on::<ServiceAccount>(account_changed)
         .reads_index(BY_ACCOUNT)
+        .reads_unwatched::<TokenSecret>("the loop of Secrets deletes one whose ServiceAccount does not exist")
 }
 
 /// The item carries the UID, because after a deletion or recreation the cache no longer contains it.
-fn account_changed(change: &Change<ServiceAccount>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn account_changed(change: &Change<ServiceAccount>, _: &View<'_>, enqueue: &mut Effects) {
     if !change.is_resync() {
         for account in change.old_and_new() {
             enqueue.add(Item::from(&account.meta.key).with_attribute("uid", account.meta.uid.to_string()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use keleustes_objects::{ErrorReason, Key, ServiceAccount, TokenSecret, Uid};
 use keleustes_plan::{
-    Change, Context, Edited, Enqueue, Item, Loop, OnFailure, Plan, ReconcileError, Reconciler, Requeue, View,
+    Change, Context, Edited, Effects, Item, Loop, OnFailure, Plan, ReconcileError, Reconciler, Requeue, View,
     Write,
 };
 use serde_json::Value;
@@ -19,12 +19,12 @@ pub(super) fn the_loop(options: &ServiceAccountTokenOptions) -> Loop {
     Loop::reconciling(QUEUE, SecretReconciler { contents: Contents::new(options) })
         .keyed_by::<TokenSecret>()
         .enqueue_on::<TokenSecret>(secret_changed)
-        .reads::<ServiceAccount>()
+        .reads_unwatched::<ServiceAccount>("the loop of ServiceAccounts deletes the Secrets of a deleted one")
 }
 
 /// The item carries the Secret's UID and ServiceAccount, because after the deletion nothing else identifies
 /// the ServiceAccount.
-fn secret_changed(change: &Change<TokenSecret>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn secret_changed(change: &Change<TokenSecret>, _: &View<'_>, enqueue: &mut Effects) {
     if !change.is_resync() {
         let secret = change.latest();
         enqueue.add(

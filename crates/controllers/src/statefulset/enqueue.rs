@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use keleustes_objects::{Pod, StatefulSet};
-use keleustes_plan::{Change, Enqueue, View};
+use keleustes_plan::{Change, Effects, View};
 
 use crate::workloads::enqueue::{enqueue_owners, enqueue_when_available};
 
-pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Enqueue) {
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, enqueue: &mut Effects) {
     enqueue_owners::<StatefulSet, Pod>(change, view, enqueue);
     enqueue_when_available::<StatefulSet>(change, Duration::ZERO, view, enqueue);
 }

@@ -91,9 +91,10 @@ pub fn controller(options: &StatefulSetOptions) -> Controller {
                 .keyed_by::<StatefulSet>()
                 .enqueue_on::<StatefulSet>(enqueue_self)
                 .enqueue_on::<Pod>(enqueue::pod_changed)
-                .reads::<PersistentVolumeClaim>()
+                .reads_unwatched::<PersistentVolumeClaim>("the resync repairs claims, as in the original")
                 .reads_index(by_controller::<Pod>())
                 .reads_index(by_controller::<ControllerRevision>())
+                .reads_unwatched::<ControllerRevision>("only this controller writes revisions")
                 .workers(options.workers),
         )
 }

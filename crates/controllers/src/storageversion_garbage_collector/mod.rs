@@ -50,26 +50,26 @@ pub fn controller() -> Controller {
 
 /// Items are the names of deleted identity Leases. The loop waits for both caches, as the original does.
 fn lease_loop() -> Loop {
-    Loop::reconciling(LEASES, DeletedLease).reads::<StorageVersion>().enqueue_on::<Lease>(
-        |change, _, items| {
+    Loop::reconciling(LEASES, DeletedLease)
+        .reads_unwatched::<StorageVersion>("a stale record is found by the other loop")
+        .enqueue_on::<Lease>(|change, _, items| {
             // A Lease that was deleted and created again between two lists is one change, and exists.
             if change.is_deletion() && is_identity_lease(change.latest()) {
                 items.add(Key::cluster(change.latest().meta.key.name.clone()));
             }
-        },
-    )
+        })
 }
 
 fn storage_version_loop() -> Loop {
     Loop::reconciling(STORAGE_VERSIONS, StaleRecords)
-        .reads::<Lease>()
+        .reads_unwatched::<Lease>("the deletion of a Lease is found by the other loop")
         .keyed_by::<StorageVersion>()
         .enqueue_on::<StorageVersion>(|change, view, items| {
-        let Some(version) = change.new() else { return };
-        if version.status.storage_versions.iter().any(|record| !has_cached_lease(view, record)) {
-            items.add(&version.meta.key);
-        }
-    })
+            let Some(version) = change.new() else { return };
+            if version.status.storage_versions.iter().any(|record| !has_cached_lease(view, record)) {
+                items.add(&version.meta.key);
+            }
+        })
 }
 
 fn lease_of(api_server_id: &str) -> Key {

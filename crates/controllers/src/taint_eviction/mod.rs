@@ -17,7 +17,7 @@ use keleustes_objects::{
     ErrorReason, Key, Kind as _, NO_EXECUTE, Node, Object as _, Pod, ResourceVersion, Taint, Time, Uid,
 };
 use keleustes_plan::{
-    Buckets, Change, Context, Controller, Enqueue, Grant, InvolvedObject, Item, Loop, Memory, Metric,
+    Buckets, Change, Context, Controller, Effects, Grant, InvolvedObject, Item, Loop, Memory, Metric,
     Outcome, PatchKind, Plan, PlannedEvent, RateLimiter, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::json;
@@ -43,7 +43,7 @@ const RETRY_BACKOFF: RateLimiter = RateLimiter {
     base_delay: Duration::from_millis(10),
     max_delay: Duration::from_secs(60),
     retries_per_second: 1e6,
-    retries_burst: 1e6,
+    retries_burst: 1_000_000,
 };
 
 const REASON: &str = "DeletionByTaintManager";
@@ -91,7 +91,7 @@ pub fn controller(options: TaintEvictionOptions) -> Controller {
 
 /// Enqueues a pod that was created, deleted, bound, or whose tolerations changed, if its eviction is
 /// scheduled or its node is tainted.
-fn pod_changed(evictions: &Memory<Evictions>, change: &Change<Pod>, view: &View<'_>, enqueue: &mut Enqueue) {
+fn pod_changed(evictions: &Memory<Evictions>, change: &Change<Pod>, view: &View<'_>, enqueue: &mut Effects) {
     let relevant_fields =
         |pod: &Arc<Pod>| (pod.meta.uid.clone(), pod.node_name.clone(), pod.spec.tolerations.clone());
     if change.old().map(relevant_fields) == change.new().map(relevant_fields) {
@@ -113,7 +113,7 @@ fn node_changed(
     evictions: &Memory<Evictions>,
     change: &Change<Node>,
     view: &View<'_>,
-    enqueue: &mut Enqueue,
+    enqueue: &mut Effects,
 ) {
     let taints = |node: &Arc<Node>| no_execute(node).cloned().collect::<Vec<Taint>>();
     let Some(new_taints) = change.new().map(taints) else { return };

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use keleustes_objects::{Job, Key, Time};
 use keleustes_plan::{
-    Buckets, Change, Context, Controller, Enqueue, Grant, Item, Loop, Metric, Now, Plan, PropagationPolicy,
+    Buckets, Change, Context, Controller, Effects, Grant, Item, Loop, Metric, Now, Plan, PropagationPolicy,
     ReconcileError, Reconciler, Requeue, View, Write,
 };
 
@@ -56,7 +56,7 @@ pub fn controller(options: &TtlAfterFinishedOptions) -> Controller {
 }
 
 /// Every add, update and resync of a finished Job with a TTL counts; what changed does not matter.
-fn job_changed(change: &Change<Job>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn job_changed(change: &Change<Job>, _: &View<'_>, enqueue: &mut Effects) {
     if let Some(job) = change.new().filter(|job| needs_cleanup(job)) {
         enqueue.add(&job.meta.key);
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use keleustes_objects::ValidatingAdmissionPolicy;
 use keleustes_plan::{
-    Change, Context, Controller, Enqueue, Grant, Item, Loop, Memory, Plan, ReconcileError, Reconciler,
+    Change, Context, Controller, Effects, Grant, Item, Loop, Memory, Plan, ReconcileError, Reconciler,
     Requeue, View, Write,
 };
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ const GROUP: &str = "admissionregistration.k8s.io";
 /// The name of the queue and of the field manager.
 const QUEUE: &str = "validatingadmissionpolicy-status";
 
-fn policy_changed(change: &Change<ValidatingAdmissionPolicy>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn policy_changed(change: &Change<ValidatingAdmissionPolicy>, _: &View<'_>, enqueue: &mut Effects) {
     if !change.is_deletion() {
         enqueue.add(&change.latest().meta.key);
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use keleustes_objects::{
     InternedStr, Key, Kind, PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass,
 };
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Index, Item, Loop, Plan, View};
+use keleustes_plan::{Change, Controller, Effects, Grant, Index, Item, Loop, Plan, View};
 
 use crate::protection::{add_finalizer, is_deletion_candidate, needs_finalizer, remove_finalizer};
 
@@ -60,7 +60,7 @@ pub fn controller() -> Controller {
         )
 }
 
-fn class_changed(change: &Change<VolumeAttributesClass>, _: &View<'_>, enqueue: &mut Enqueue) {
+fn class_changed(change: &Change<VolumeAttributesClass>, _: &View<'_>, enqueue: &mut Effects) {
     let Some(class) = change.new() else { return };
     if is_deletion_candidate(&class.meta, FINALIZER) || needs_finalizer(&class.meta, FINALIZER) {
         enqueue.add(&class.meta.key);
@@ -71,7 +71,7 @@ fn class_changed(change: &Change<VolumeAttributesClass>, _: &View<'_>, enqueue: 
 fn enqueue_dropped<T: Kind>(
     change: &Change<T>,
     classes: fn(&T) -> BTreeSet<InternedStr>,
-    enqueue: &mut Enqueue,
+    enqueue: &mut Effects,
 ) {
     let kept = change.new().map(|new| classes(new)).unwrap_or_default();
     let before = change.old().map(|old| classes(old)).unwrap_or_default();

@@ -7,7 +7,7 @@ use keleustes_objects::{
     DaemonSet, Deployment, Kind, LabelSelector, Labels, Matcher, ObjectMeta, Pod, ReplicaSet,
     ReplicationController, StatefulSet,
 };
-use keleustes_plan::{Change, Enqueue, View};
+use keleustes_plan::{Change, Effects, View};
 
 use super::owners::resolve;
 
@@ -53,7 +53,7 @@ impl HasSelector for ReplicationController {
 }
 
 /// Enqueues the object itself for every change.
-pub(crate) fn enqueue_self<O: Kind>(change: &Change<O>, _: &View<'_>, enqueue: &mut Enqueue) {
+pub(crate) fn enqueue_self<O: Kind>(change: &Change<O>, _: &View<'_>, enqueue: &mut Effects) {
     enqueue.add(change.latest().key());
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn enqueue_self<O: Kind>(change: &Change<O>, _: &View<'_>, enqueue: &
 pub(crate) fn enqueue_owners<O: HasSelector, T: Kind>(
     change: &Change<T>,
     view: &View<'_>,
-    enqueue: &mut Enqueue,
+    enqueue: &mut Effects,
 ) {
     if change.is_unchanged() {
         return;
@@ -87,7 +87,7 @@ pub(crate) fn enqueue_when_available<O: HasSelector>(
     change: &Change<Pod>,
     margin: Duration,
     view: &View<'_>,
-    enqueue: &mut Enqueue,
+    enqueue: &mut Effects,
 ) {
     let (Some(old), Some(pod)) = (change.old(), change.new()) else { return };
     let Some(owner) = pod.meta.controller_ref().filter(|_| !old.is_ready() && pod.is_ready()) else {
@@ -100,7 +100,7 @@ pub(crate) fn enqueue_when_available<O: HasSelector>(
     }
 }
 
-fn enqueue_owner<O: Kind>(meta: &ObjectMeta, view: &View<'_>, enqueue: &mut Enqueue) {
+fn enqueue_owner<O: Kind>(meta: &ObjectMeta, view: &View<'_>, enqueue: &mut Effects) {
     let owner = meta.controller_ref().and_then(|owner| resolve::<O>(view, &meta.key.namespace, owner));
     if let Some(owner) = owner {
         enqueue.add(owner.key());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use keleustes_objects::matches_glob;
 use keleustes_options::ModuleLevel;
 use tracing::{Level, Metadata};
 
@@ -48,24 +49,9 @@ impl Verbosity {
         }
         let file = metadata.file().unwrap_or_default().rsplit('/').next().unwrap_or_default();
         let module = file.strip_suffix(".rs").unwrap_or(file);
-        let here = self.modules.iter().find(|there| matches(&there.pattern, module));
+        let here = self.modules.iter().find(|there| matches_glob(&there.pattern, module));
         of_line(*metadata.level(), metadata.target())
             <= here.map_or(everywhere, |there| there.verbosity.max(everywhere))
-    }
-}
-
-/// Whether a text matches a pattern of literal characters, `*` and `?`.
-fn matches(pattern: &str, text: &str) -> bool {
-    match (pattern.chars().next(), text.chars().next()) {
-        (None, None) => true,
-        (Some('*'), _) => {
-            let rest = &pattern[1..];
-            (0..=text.len()).filter(|&at| text.is_char_boundary(at)).any(|at| matches(rest, &text[at..]))
-        }
-        (Some(wanted), Some(found)) if wanted == '?' || wanted == found => {
-            matches(&pattern[wanted.len_utf8()..], &text[found.len_utf8()..])
-        }
-        _ => false,
     }
 }
 
@@ -86,18 +72,6 @@ mod tests {
             (Level::ERROR, "keleustes_serving::v3", 0),
         ] {
             assert_eq!(of_line(level, target), wanted, "{level} {target}");
-        }
-    }
-
-    #[test]
-    fn vmodule_patterns_match_file_names() {
-        for (pattern, text) in
-            [("loops", "loops"), ("*", "any"), ("l*s", "loops"), ("lo?ps", "loops"), ("*", "")]
-        {
-            assert!(matches(pattern, text), "{pattern} {text}");
-        }
-        for (pattern, text) in [("loop", "loops"), ("?", ""), ("l*x", "loops"), ("", "x")] {
-            assert!(!matches(pattern, text), "{pattern} {text}");
         }
     }
 }

@@ -17,7 +17,7 @@ mod wire;
 pub use de::from_slice;
 pub use envelope::{Envelope, WatchEvent};
 pub use schema::{Message, Shape};
-pub use wire::Error;
+pub use wire::{Error, Record, Records, Value as WireValue};
 
 pub use transcode::{FullMessage, TranscodeError, to_json};
 

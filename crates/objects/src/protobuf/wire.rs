@@ -37,22 +37,32 @@ impl serde::de::Error for Error {
 
 /// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value<'a> {
+pub enum Value<'a> {
+    /// A varint.
     Number(u64),
+    /// A string, bytes, or a message.
     Bytes(&'a [u8]),
-    /// A fixed-width number; none of the fields that are read has one.
-    Fixed,
+    /// The bits of a number of fixed width.
+    Fixed(u64),
 }
 
 /// A record: field number and content.
-pub(super) type Record<'a> = (u32, Value<'a>);
+pub type Record<'a> = (u32, Value<'a>);
 
 /// The remaining records of a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Records<'a>(pub(super) &'a [u8]);
+pub struct Records<'a>(pub &'a [u8]);
 
 impl<'a> Records<'a> {
-    pub(super) fn next(&mut self) -> Result<Option<Record<'a>>, Error> {
+    /// The next record; `None` at the end of the message.
+    ///
+    /// # Errors
+    /// If the message is malformed.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator of results is more to write for its callers"
+    )]
+    pub fn next(&mut self) -> Result<Option<Record<'a>>, Error> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -60,13 +70,13 @@ impl<'a> Records<'a> {
         let field = u32::try_from(tag >> 3).map_err(|_| Error::new("a field number is too large"))?;
         let value = match tag & 7 {
             0 => Value::Number(self.number()?),
-            1 => self.take(8).map(|_| Value::Fixed)?,
+            1 => Value::Fixed(self.fixed(8)?),
             2 => {
                 let length = self.number()?;
                 let length = usize::try_from(length).map_err(|_| Error::new("a field is too long"))?;
                 Value::Bytes(self.take(length)?)
             }
-            5 => self.take(4).map(|_| Value::Fixed)?,
+            5 => Value::Fixed(self.fixed(4)?),
             _ => return Err(Error::new("a field has an unknown wire type")),
         };
         Ok(Some((field, value)))
@@ -93,6 +103,11 @@ impl<'a> Records<'a> {
         Ok(taken)
     }
 
+    /// The bits of a little-endian number.
+    fn fixed(&mut self, length: usize) -> Result<u64, Error> {
+        Ok(self.take(length)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
     fn number(&mut self) -> Result<u64, Error> {
         let mut number = 0;
         for (at, &byte) in self.0.iter().enumerate().take(10) {
@@ -110,7 +125,7 @@ impl<'a> Records<'a> {
 pub(super) fn bytes<'a>(value: Value<'a>) -> Result<&'a [u8], Error> {
     match value {
         Value::Bytes(bytes) => Ok(bytes),
-        Value::Number(_) | Value::Fixed => Err(Error::new("a number in place of a string or message")),
+        Value::Number(_) | Value::Fixed(_) => Err(Error::new("a number in place of a string or message")),
     }
 }
 
@@ -122,7 +137,7 @@ pub(super) fn number(value: Value<'_>) -> Result<i64, Error> {
     match value {
         // Negative numbers are encoded in two's complement.
         Value::Number(number) => Ok(number.cast_signed()),
-        Value::Bytes(_) | Value::Fixed => Err(Error::new("a string or message in place of a number")),
+        Value::Bytes(_) | Value::Fixed(_) => Err(Error::new("a string or message in place of a number")),
     }
 }
 

@@ -10,5 +10,5 @@ mod quote;
 pub(crate) use csv::{read_record, write_record};
 pub use duration::GoDuration;
 pub(crate) use number::{format_float, parse_bool, parse_float32, parse_float64, parse_int, parse_uint31};
-pub use quantity::Quantity;
+pub(crate) use quantity::parse_quantity;
 pub(crate) use quote::{quote, quote_char, quote_list};

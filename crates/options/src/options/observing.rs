@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use keleustes_objects::Quantity;
+
 use crate::gates::FeatureGates;
-use crate::go_text::{GoDuration, Quantity, quote};
+use crate::go_text::{GoDuration, quote};
 use crate::leader_migration::one_line;
 use crate::parser::Values;
 use crate::value::ModuleLevel;
@@ -90,7 +92,7 @@ impl Logs {
         if !gates.enabled("LoggingAlphaOptions") {
             for (form, stream) in [("text", self.text), ("json", self.json)] {
                 let fields =
-                    [("splitStream", stream.split), ("infoBufferSize", stream.info_buffer_size.value() != 0)];
+                    [("splitStream", stream.split), ("infoBufferSize", !stream.info_buffer_size.is_zero())];
                 for (field, _) in fields.into_iter().filter(|(_, used)| *used) {
                     let text = "Forbidden: Feature LoggingAlphaOptions is disabled";
                     problems.push(format!("options.{form}.{field}: {text}"));

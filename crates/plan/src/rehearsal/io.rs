@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::RehearsalCluster;
 use crate::{
-    Action, Applied, BoxFuture, Edited, Effects, EnqueuedItem, FetchResult, Item, ListRequest, ListResult,
-    Measurement, MetadataPage, MonitorState, OnFailure, Outcome, PageRequest, PatchMetadata, Plan,
-    PlannedEvent, ReadRequest, ReconcileError, ReconcileIo, Step, Target, View, Write,
+    Action, Applied, BoxFuture, Edited, Effects, EnqueueTiming, EnqueuedItem, FetchResult, ListRequest,
+    ListResult, Measurement, MetadataPage, MonitorState, OnFailure, Outcome, PageRequest, PatchMetadata,
+    Plan, PlannedEvent, ReadRequest, ReconcileError, ReconcileIo, Step, Target, View, Write,
 };
 
 /// Applies plans to the live objects of a [`RehearsalCluster`] and writes the transcript.
@@ -71,7 +71,7 @@ impl RehearsalIo<'_> {
         let _ = writeln!(self.transcript, "event {event}");
     }
 
-    fn write_measurement(&mut self, measurement: &Measurement) {
+    pub(super) fn write_measurement(&mut self, measurement: &Measurement) {
         let Measurement { metric, labels, value, is_removal } = measurement;
         let value = if *is_removal { "removed".to_owned() } else { value.to_string() };
         let _ = writeln!(self.transcript, "measure {}{{{}}} {value}", metric.name, labels.join(","));
@@ -293,14 +293,6 @@ impl ReconcileIo for RehearsalIo<'_> {
         Box::pin(async move { applied })
     }
 
-    fn measure(&mut self, measurement: Measurement) {
-        self.write_measurement(&measurement);
-    }
-
-    fn enqueue(&mut self, item: Item) {
-        let _ = writeln!(self.transcript, "enqueue {item}");
-    }
-
     fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>> {
         let results = keys.iter().map(|key| self.get(resource, key)).collect();
         Box::pin(async move { results })
@@ -322,13 +314,18 @@ impl ReconcileIo for RehearsalIo<'_> {
         Box::pin(async move { served })
     }
 
-    fn effects(&mut self, effects: Effects) {
-        for EnqueuedItem { queue, item, rate_limited, delay } in effects.enqueued {
-            let rate_limited = if rate_limited { " rate limited" } else { "" };
-            let after = if delay.is_zero() { String::new() } else { format!(" after {delay:?}") };
-            let _ = writeln!(self.transcript, "enqueue {item} in {queue}{rate_limited}{after}");
+    fn effects(&mut self, mut effects: Effects) {
+        for EnqueuedItem { queue, item, timing } in effects.take_enqueued() {
+            let queue = queue.map_or_else(String::new, |queue| format!(" in {queue}"));
+            let timing = match timing {
+                EnqueueTiming::Now => String::new(),
+                EnqueueTiming::After(delay) => format!(" after {delay:?}"),
+                EnqueueTiming::RateLimited => " rate limited".to_owned(),
+            };
+            let _ = writeln!(self.transcript, "enqueue {item}{queue}{timing}");
         }
-        effects.events.iter().for_each(|event| self.write_event(event));
+        effects.take_measurements().iter().for_each(|measurement| self.write_measurement(measurement));
+        effects.take_events().iter().for_each(|event| self.write_event(event));
     }
 
     fn list<'a>(&'a mut self, requests: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {

@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 
 use self::io::RehearsalIo;
 use crate::{
-    AnyChange, AnyStore, Change, Context, Enqueue, Guard, Item, KindEntry, Loop, MonitorState, Now,
-    ReconcileError, ReconcileIo as _, Requeue, Target, View,
+    AnyChange, AnyStore, Change, Context, Effects, Guard, Item, KindEntry, Loop, MonitorState, Now,
+    ReconcileError, Requeue, Target, View,
 };
 
 /// The caches and the live objects of a rehearsal.
@@ -333,8 +333,8 @@ impl RehearsalCluster {
         items.map(|(item, _)| item.to_string()).collect()
     }
 
-    fn enqueue<T: Kind>(&self, a_loop: &Loop, change: &AnyChange) -> Enqueue {
-        let (kind, mut enqueue) = (KindEntry::of::<T>(), Enqueue::default());
+    fn enqueue<T: Kind>(&self, a_loop: &Loop, change: &AnyChange) -> Effects {
+        let (kind, mut enqueue) = (KindEntry::of::<T>(), Effects::default());
         for watch in a_loop.watches.iter().filter(|watch| watch.kind == kind) {
             watch.enqueue(change, &self.view(), &mut enqueue);
         }
@@ -348,7 +348,7 @@ impl RehearsalCluster {
     pub fn start(&mut self, a_loop: &Loop) -> Result<String, String> {
         let measured = a_loop.start_step.as_ref().map_or(Ok(Vec::new()), |step| step(&self.view()))?;
         let mut io = RehearsalIo { cluster: self, transcript: String::new() };
-        measured.into_iter().for_each(|measurement| io.measure(measurement));
+        measured.iter().for_each(|measurement| io.write_measurement(measurement));
         Ok(io.transcript)
     }
 
@@ -356,7 +356,7 @@ impl RehearsalCluster {
     pub fn measured_by<T: Kind>(&mut self, a_loop: &Loop, change: Change<T>) -> String {
         let measured = self.enqueue::<T>(a_loop, &change.into()).take_measurements();
         let mut io = RehearsalIo { cluster: self, transcript: String::new() };
-        measured.into_iter().for_each(|measurement| io.measure(measurement));
+        measured.iter().for_each(|measurement| io.write_measurement(measurement));
         io.transcript
     }
 
@@ -426,5 +426,26 @@ fn now_or_never<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut TaskContext::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => unreachable!("a reconciler awaited something other than its ReconcileIo"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Reconciler;
+
+    struct WaitsForTheWorld;
+
+    impl Reconciler for WaitsForTheWorld {
+        async fn reconcile(&self, _: &mut Context<'_>, _: &Item) -> Result<Requeue, ReconcileError> {
+            std::future::pending().await
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "awaited something other than its ReconcileIo")]
+    fn reconcile_that_waits_for_more_than_responses_is_caught() {
+        let a_loop = Loop::reconciling("waiting", WaitsForTheWorld);
+        let _ = RehearsalCluster::of(&a_loop).reconcile(&a_loop, keleustes_objects::Key::cluster("a"));
     }
 }

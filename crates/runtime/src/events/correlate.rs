@@ -15,6 +15,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use keleustes_objects::Time;
+use keleustes_rate::TokenBucket;
 use lru::LruCache;
 
 use super::event::{Event, EventNames, StoredEvent, WallNanos};
@@ -29,7 +30,7 @@ const MESSAGES_MAX: usize = 9;
 const GROUP_RESET_AFTER: Duration = Duration::from_secs(600);
 
 /// The time after which one more event about an object is allowed.
-const EVENT_COST: Duration = Duration::from_secs(300);
+const EVENT_INTERVAL: Duration = Duration::from_secs(300);
 
 /// How many events about an object are allowed at once.
 const EVENTS_BURST: u32 = 25;
@@ -71,7 +72,7 @@ impl CorrelatedEvent {
 pub struct Correlator {
     groups: LruCache<GroupKey, Group>,
     counts: LruCache<CountKey, Counted>,
-    buckets: LruCache<BucketKey, Bucket>,
+    buckets: LruCache<BucketKey, TokenBucket>,
 }
 
 impl Default for Correlator {
@@ -102,8 +103,8 @@ impl Correlator {
         let (event, counted_as) = self.aggregate(event, now, names);
         let event = self.count(event, &counted_as);
         // The filter comes last: a skipped event has been counted, and shows in the next patch.
-        let bucket = self.buckets.get_or_insert_mut(BucketKey::of(&event), || Bucket::full(now));
-        if bucket.take_one(now) {
+        let full = || TokenBucket::every(Some(EVENT_INTERVAL), EVENTS_BURST);
+        if self.buckets.get_or_insert_mut(BucketKey::of(&event), full).try_accept(now.monotonic) {
             EventCorrelateResult::Write(Box::new(CorrelatedEvent { event, counted_as }))
         } else {
             EventCorrelateResult::Skip
@@ -189,27 +190,6 @@ struct Counted {
     name: String,
     first_timestamp: Time,
     count: u32,
-}
-
-/// How many events about an object are still allowed, in saved-up time. Whole nanoseconds: no rounding.
-struct Bucket {
-    saved: Duration,
-    filled_at: Duration,
-}
-
-impl Bucket {
-    fn full(now: ClockReading) -> Self {
-        Self { saved: EVENT_COST * EVENTS_BURST, filled_at: now.monotonic }
-    }
-
-    fn take_one(&mut self, now: ClockReading) -> bool {
-        let saved = self.saved + now.monotonic.saturating_sub(self.filled_at);
-        self.filled_at = now.monotonic;
-        let saved = saved.min(EVENT_COST * EVENTS_BURST);
-        let left = saved.checked_sub(EVENT_COST);
-        self.saved = left.unwrap_or(saved);
-        left.is_some()
-    }
 }
 
 /// All events about one object of one type (Normal or Warning).

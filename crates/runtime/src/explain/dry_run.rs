@@ -13,9 +13,8 @@ use std::time::Duration;
 
 use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta};
 use keleustes_plan::{
-    AnyChange, Applied, BoxFuture, Context, Effects, Enqueue, FetchResult, Item, KindEntry, ListRequest,
-    ListResult, Measurement, Outcome, Plan, ReadRequest, ReconcileError, ReconcileIo, Requeue, ScratchMemory,
-    Step, View, Write,
+    AnyChange, Applied, BoxFuture, Context, Effects, FetchResult, Item, KindEntry, ListRequest, ListResult,
+    Outcome, Plan, ReadRequest, ReconcileError, ReconcileIo, Requeue, ScratchMemory, Step, View, Write,
 };
 use parking_lot::Mutex;
 
@@ -94,7 +93,7 @@ impl Explainer {
         let mut scratch = ScratchMemory::default();
         for watch in a_loop.watches.iter().filter(|watch| watch.kind == *kind) {
             let Some(reader) = self.synced_reader(a_loop) else { continue };
-            let mut enqueue = Enqueue::default();
+            let mut enqueue = Effects::default();
             let collect = AssertUnwindSafe(|| {
                 scratch.scope(|| {
                     with_view(&reader, undo, &mut |view| watch.enqueue(change, view, &mut enqueue));
@@ -235,10 +234,6 @@ impl ReconcileIo for DryRunIo {
         let error = plan.error_message().map(ReconcileError::because);
         Box::pin(async move { Applied { outcomes, error } })
     }
-
-    fn measure(&mut self, _: Measurement) {}
-
-    fn enqueue(&mut self, _: Item) {}
 
     fn effects(&mut self, _: Effects) {}
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use keleustes_plan::{Item, RateLimiter};
+use keleustes_rate::{TokenBucket, exponential_delay};
 
 /// The state of a queue.
 pub(super) struct Core {
@@ -21,7 +22,7 @@ pub(super) struct Core {
     failures: BTreeMap<Item, u32>,
     /// How often an item was requeued with backoff.
     retries: u64,
-    bucket: Bucket,
+    bucket: TokenBucket,
     limiter: RateLimiter,
     closed: Option<Closing>,
 }
@@ -86,7 +87,7 @@ impl Core {
             sequence: 0,
             failures: BTreeMap::new(),
             retries: 0,
-            bucket: Bucket::full(limiter.retries_per_second, limiter.retries_burst),
+            bucket: TokenBucket::new(limiter.retries_per_second, limiter.retries_burst),
             limiter,
             closed: None,
         }
@@ -126,10 +127,8 @@ impl Core {
     pub(super) fn add_rate_limited(&mut self, item: Item, at_least: Duration, now: Duration) {
         self.retries += 1;
         let failures = self.failures.entry(item.clone()).or_default();
-        let doubled = 2_f64.powi((*failures).min(1000).cast_signed());
+        let backoff = exponential_delay(self.limiter.base_delay, self.limiter.max_delay, *failures);
         *failures += 1;
-        let backoff = self.limiter.base_delay.as_secs_f64() * doubled;
-        let backoff = Duration::from_secs_f64(backoff.min(self.limiter.max_delay.as_secs_f64()));
         // Every retry takes a token of the queue-wide bucket, even if the item's own backoff is longer.
         let delay = backoff.max(self.bucket.reserve(now)).max(at_least);
         self.add_after(item, delay, now);
@@ -242,26 +241,5 @@ impl Core {
             unfinished_seconds: ages.clone().sum(),
             longest_seconds: ages.fold(0.0, f64::max),
         }
-    }
-}
-
-/// A token bucket that may go into debt: `reserve` returns how long to wait for the token.
-struct Bucket {
-    tokens: f64,
-    updated_at: Duration,
-    per_second: f64,
-    burst: f64,
-}
-
-impl Bucket {
-    fn full(per_second: f64, burst: f64) -> Self {
-        Self { tokens: burst, updated_at: Duration::ZERO, per_second, burst }
-    }
-
-    fn reserve(&mut self, now: Duration) -> Duration {
-        let passed = now.saturating_sub(self.updated_at).as_secs_f64();
-        self.updated_at = self.updated_at.max(now);
-        self.tokens = (self.tokens + passed * self.per_second).min(self.burst) - 1.0;
-        Duration::from_secs_f64((-self.tokens / self.per_second).max(0.0))
     }
 }

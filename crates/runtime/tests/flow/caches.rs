@@ -7,7 +7,7 @@ use std::time::Duration;
 use keleustes_apiserver::{FaultRule, InjectedFault, LoggedRequest};
 use keleustes_objects::{InternedStr, Key, Namespace, ServiceAccount};
 use keleustes_plan::{
-    AnyChange, Change, Controller, Enqueue, Index, Item, KindEntry, Loop, Plan, Requeue, View,
+    AnyChange, Change, Controller, Effects, Index, Item, KindEntry, Loop, Plan, Requeue, View,
 };
 use keleustes_runtime::caches::EventHandler;
 use keleustes_runtime::loops::prepare;
@@ -70,7 +70,7 @@ const BY_COLOUR: Index<ConfigMap> =
 async fn event_handler_sees_indexes_that_hold_the_change() {
     let handled = Arc::new(Mutex::new(Vec::new()));
     let recorded = handled.clone();
-    let enqueue_key = move |change: &Change<ConfigMap>, view: &View<'_>, enqueue: &mut Enqueue| {
+    let enqueue_key = move |change: &Change<ConfigMap>, view: &View<'_>, enqueue: &mut Effects| {
         let map = change.latest();
         let is_in_index = |colour: &str| {
             view.store::<ConfigMap>().by_index(&BY_COLOUR, colour).any(|other| other.meta.key == map.meta.key)
@@ -292,7 +292,7 @@ async fn filter_on_old_and_new_state_distinguishes_entering_from_exiting() {
     fn is_red(map: &Arc<ConfigMap>) -> bool {
         map.colour == "red"
     }
-    fn enqueue_key(change: &Change<ConfigMap>, _: &View<'_>, enqueue: &mut Enqueue) {
+    fn enqueue_key(change: &Change<ConfigMap>, _: &View<'_>, enqueue: &mut Effects) {
         let (was, is) = (change.old().is_some_and(is_red), change.new().is_some_and(is_red));
         let key = &change.latest().meta.key;
         match (was, is) {

@@ -10,7 +10,7 @@ use http::Method;
 use keleustes_apiserver::{ApiServer, FaultRule, InjectedFault};
 use keleustes_objects::{ApiError, ErrorReason, Key, Namespace, ServiceAccount};
 use keleustes_plan::{
-    Change, Controller, Enqueue, Grant, Item, Loop, Plan, ReconcileError, Requeue, View, Write,
+    Change, Controller, Effects, Grant, Item, Loop, Plan, ReconcileError, Requeue, View, Write,
 };
 use parking_lot::Mutex;
 use serde_json::json;
@@ -144,7 +144,7 @@ async fn undeclared_write_is_a_contained_panic() {
 /// An event handler panics over one object of a list of 2,500; all others are enqueued.
 #[tokio::test(start_paused = true)]
 async fn event_handler_panic_over_one_object_loses_no_other() {
-    fn enqueue_key(change: &Change<ConfigMap>, _: &View<'_>, enqueue: &mut Enqueue) {
+    fn enqueue_key(change: &Change<ConfigMap>, _: &View<'_>, enqueue: &mut Effects) {
         let key = &change.latest().meta.key;
         assert!(key.name != "n0500", "panics over one object");
         enqueue.add(key);

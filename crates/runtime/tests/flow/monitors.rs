@@ -76,7 +76,7 @@ impl Observer for RecordingObserver {
     fn on_start_leading(&self, effects: &mut Effects) {
         effects.enqueue("echo", Key::cluster("begin"));
         effects.enqueue_rate_limited("echo", Key::cluster("rate-limited"));
-        effects.events.push(PlannedEvent::normal(InvolvedObject::default(), "Begin", "begins"));
+        effects.record(PlannedEvent::normal(InvolvedObject::default(), "Begin", "begins"));
     }
 }
 

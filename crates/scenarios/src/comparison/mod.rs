@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use futures::future::LocalBoxFuture;
+use keleustes_objects::matches_wildcard;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
 use self::snapshot::ClusterReader;
 use crate::accepted::Accepted;
-use crate::differences::matches;
 use crate::real::{Manager, RealCluster};
 use crate::test_cluster::Checkpoint;
 use crate::{GROUPS, Group, RunsOn, Scenario, TestCluster};
@@ -171,7 +171,7 @@ impl TestClusterPair {
     pub fn stale(&self) -> Vec<String> {
         let all_played = |row: &str| {
             let all = GROUPS.iter().flat_map(|group| group.scenarios);
-            let mut shown = all.filter(|one| Self::can_run(one) && matches(row, one.name));
+            let mut shown = all.filter(|one| Self::can_run(one) && matches_wildcard(row, one.name));
             shown.all(|one| self.played.contains(one.name))
         };
         self.accepted.stale(all_played)

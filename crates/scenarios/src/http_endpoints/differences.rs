@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use keleustes_objects::matches_wildcard;
+
 use super::items::Items;
-use crate::differences::{matches, rows};
+use crate::differences::rows;
 
 /// The rows of the list.
 pub(super) struct Differences {
@@ -51,7 +53,7 @@ impl Differences {
             let in_role = format!("{role}: {name}");
             let listed = |row: &&mut Row| {
                 row.accepted.contains(how)
-                    && [name, &in_role].into_iter().any(|name| matches(&row.item, name))
+                    && [name, &in_role].into_iter().any(|name| matches_wildcard(&row.item, name))
             };
             match self.rows.iter_mut().find(listed) {
                 Some(row) => {

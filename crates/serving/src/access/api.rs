@@ -13,6 +13,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
+use keleustes_rate::TokenBucket;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Parity: staging/src/k8s.io/apiserver/pkg/server/options, the rate limit of each delegate.
 const REVIEWS_PER_SECOND: f64 = 200.0;
-const REVIEWS_BURST: f64 = 400.0;
+const REVIEWS_BURST: u32 = 400;
 /// Parity: staging/src/k8s.io/apiserver/pkg/server/options, the back-off of both reviews.
 const ATTEMPTS_MAX: u32 = 5;
 const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
@@ -69,26 +70,22 @@ pub struct ApiServerClient {
     limit: Arc<ReviewLimit>,
 }
 
-/// A token bucket: anyone can cause reviews, by sending random bearer tokens.
-struct ReviewLimit(Mutex<(f64, Instant)>);
+/// Limits the reviews: anyone can cause them, by sending random bearer tokens.
+struct ReviewLimit {
+    bucket: Mutex<TokenBucket>,
+    started_at: Instant,
+}
 
 impl ReviewLimit {
     fn new() -> Self {
-        Self(Mutex::new((REVIEWS_BURST, Instant::now())))
+        let bucket = Mutex::new(TokenBucket::new(REVIEWS_PER_SECOND, REVIEWS_BURST));
+        Self { bucket, started_at: Instant::now() }
     }
 
     /// Takes a token and returns how long to wait for it; `None` if that is longer than a request may take.
     fn reserve(&self, now: Instant) -> Option<Duration> {
-        let (tokens, filled_at) = &mut *self.0.lock();
-        let gained = now.saturating_duration_since(*filled_at).as_secs_f64() * REVIEWS_PER_SECOND;
-        *tokens = (*tokens + gained).min(REVIEWS_BURST);
-        *filled_at = now;
-        let wait = Duration::try_from_secs_f64((1.0 - *tokens) / REVIEWS_PER_SECOND).unwrap_or_default();
-        if wait > REQUEST_TIMEOUT {
-            return None;
-        }
-        *tokens -= 1.0;
-        Some(wait)
+        let now = now.saturating_duration_since(self.started_at);
+        self.bucket.lock().reserve_within(now, REQUEST_TIMEOUT)
     }
 }
 

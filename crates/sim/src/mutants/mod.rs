@@ -96,7 +96,10 @@ impl Mutant {
             for candidate in &mut controllers {
                 match &removed {
                     Removed::Watch { controller, loop_index, watch, .. } if candidate.name == *controller => {
-                        drop(candidate.loops[*loop_index].watches.remove(*watch));
+                        let mutated = &mut candidate.loops[*loop_index];
+                        let kind = mutated.watches.remove(*watch).kind;
+                        // The checkers have to notice what follows from it, not the check of reads.
+                        mutated.unwatched.push((kind, "the watch is removed by this mutant"));
                     }
                     Removed::Safeguard { controller, safeguard, .. } if candidate.name == *controller => {
                         remove_safeguard(candidate, *safeguard, &removals);

@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta, Uid};
+use keleustes_objects::Uid;
 use keleustes_plan::{
-    Action, AnyReconciler, Applied, BoxFuture, Context, Controller, Edited, Effects, FetchResult, Item,
-    ListRequest, ListResult, Measurement, MetadataPage, MonitorState, PageRequest, Plan, ReadRequest,
-    ReconcileError, ReconcileIo, Reconciler, Requeue, View, Write,
+    Action, AnyReconciler, Context, Controller, Edited, Item, Plan, ReconcileError, Reconciler, Requeue,
+    Write,
 };
 use serde_json::Value;
+
+use crate::wrapped_io::WrappedIo;
 
 /// A safeguard of planned writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,80 +114,8 @@ struct UnsafeReconciler {
 
 impl Reconciler for UnsafeReconciler {
     async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let mut io = UnsafeIo { io: cx.io(), remover: &self.remover };
+        let strip = |plan| self.remover.strip(plan);
+        let mut io = WrappedIo { edit_plan: Some(&strip), ..WrappedIo::new(cx.io()) };
         self.reconciler.reconcile_boxed(&mut Context::new(&mut io), item).await
-    }
-}
-
-struct UnsafeIo<'a> {
-    io: &'a mut dyn ReconcileIo,
-    remover: &'a SafeguardRemover,
-}
-
-impl ReconcileIo for UnsafeIo<'_> {
-    fn with_view(&self, f: &mut dyn FnMut(&View<'_>)) {
-        self.io.with_view(f);
-    }
-
-    fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
-        self.io.apply(self.remover.strip(plan))
-    }
-
-    fn measure(&mut self, measurement: Measurement) {
-        self.io.measure(measurement);
-    }
-
-    fn enqueue(&mut self, item: Item) {
-        self.io.enqueue(item);
-    }
-
-    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>> {
-        self.io.fetch(resource, keys)
-    }
-
-    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, FetchResult> {
-        self.io.fetch_metadata(resource, key)
-    }
-
-    fn resource_of<'a>(
-        &'a mut self,
-        type_meta: &'a TypeMeta,
-    ) -> BoxFuture<'a, Result<Option<Resource>, ApiError>> {
-        self.io.resource_of(type_meta)
-    }
-
-    fn effects(&mut self, effects: Effects) {
-        self.io.effects(effects);
-    }
-
-    fn list<'a>(&'a mut self, requests: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {
-        self.io.list(requests)
-    }
-
-    fn read<'a>(&'a mut self, request: &'a ReadRequest) -> BoxFuture<'a, FetchResult> {
-        self.io.read(request)
-    }
-
-    fn list_page<'a>(
-        &'a mut self,
-        request: &'a PageRequest,
-    ) -> BoxFuture<'a, Result<MetadataPage, ApiError>> {
-        self.io.list_page(request)
-    }
-
-    fn monitor<'a>(&'a mut self, resource: &'a Resource, wait: Duration) -> BoxFuture<'a, MonitorState> {
-        self.io.monitor(resource, wait)
-    }
-
-    fn read_openapi<'a>(&'a mut self, document: &'a str, hash: &'a str) -> BoxFuture<'a, FetchResult> {
-        self.io.read_openapi(document, hash)
-    }
-
-    fn cached_discovery(&mut self) -> BoxFuture<'_, Result<Arc<DiscoveredResources>, ApiError>> {
-        self.io.cached_discovery()
-    }
-
-    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>> {
-        self.io.discover()
     }
 }

@@ -1,129 +1,56 @@
 //! Parses protobuf bodies, which `kubectl create` sends for built-in kinds.
 //!
-//! Why not `prost` or `protobuf`: both need message types at compile time, while the types here are a table; the wire
-//! format itself takes a page to parse.
+//! Why not `prost` or `protobuf`: both need message types at compile time, while the types here are a table.
+
+use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use keleustes_objects::protobuf::{self, Envelope, Records, WireValue as Wire};
 use serde_json::{Map, Value, json};
 
 use super::{Field, Shape, Struct, of_kind};
 
-/// Prefix of every protobuf body.
-const MAGIC: &[u8] = b"k8s\0";
 /// Maximum nesting depth.
 const DEPTH_MAX: usize = 100;
 
 /// A body that does not parse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ProtobufError(pub(crate) &'static str);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProtobufError(pub(crate) Cow<'static, str>);
+
+impl ProtobufError {
+    fn new(message: &'static str) -> Self {
+        Self(Cow::Borrowed(message))
+    }
+}
+
+impl From<protobuf::Error> for ProtobufError {
+    fn from(error: protobuf::Error) -> Self {
+        Self(error.to_string().into())
+    }
+}
 
 type Read<T> = Result<T, ProtobufError>;
 
 /// Parses a body into JSON, with `apiVersion` and `kind` set.
 pub(crate) fn read(body: &[u8]) -> Read<Value> {
-    let rest = body
-        .strip_prefix(MAGIC)
-        .ok_or(ProtobufError("the body does not begin with the mark of the binary form"))?;
-    let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
-    for entry in Entries(rest) {
-        match entry? {
-            (1, Wire::Bytes(meta)) => {
-                for entry in Entries(meta) {
-                    match entry? {
-                        (1, Wire::Bytes(text)) => api_version = string(text)?,
-                        (2, Wire::Bytes(text)) => kind = string(text)?,
-                        _ => {}
-                    }
-                }
-            }
-            (2, Wire::Bytes(bytes)) => raw = bytes,
-            _ => {}
-        }
-    }
-    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    let Envelope { api_version, kind, object } = Envelope::open(body)?;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let shape = if kind == "DeleteOptions" {
         super::named("meta.v1.DeleteOptions")
     } else {
-        of_kind(group, version, &kind)
+        of_kind(group, version, kind)
     };
-    let shape = shape.ok_or(ProtobufError("the kind in the body has no binary form here"))?;
-    let mut object = message(shape, raw, 0)?;
+    let shape = shape.ok_or(ProtobufError::new("the kind in the body has no binary form here"))?;
+    let mut object = message(shape, object, 0)?;
     object.insert("apiVersion".to_owned(), json!(api_version));
     object.insert("kind".to_owned(), json!(kind));
     Ok(Value::Object(object))
 }
 
-/// One value on the wire.
-#[derive(Debug, Clone, Copy)]
-enum Wire<'a> {
-    Number(u64),
-    Fixed(u64),
-    Bytes(&'a [u8]),
-}
-
-/// The entries of a message: field numbers and values.
-struct Entries<'a>(&'a [u8]);
-
-impl<'a> Iterator for Entries<'a> {
-    type Item = Read<(u64, Wire<'a>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let entry = self.entry();
-        if entry.is_err() {
-            self.0 = &[];
-        }
-        Some(entry)
-    }
-}
-
-impl<'a> Entries<'a> {
-    fn entry(&mut self) -> Read<(u64, Wire<'a>)> {
-        let tag = self.number()?;
-        let value = match tag & 7 {
-            0 => Wire::Number(self.number()?),
-            1 => Wire::Fixed(self.fixed(8)?),
-            2 => {
-                let length =
-                    usize::try_from(self.number()?).map_err(|_| ProtobufError("a length is too large"))?;
-                Wire::Bytes(self.take(length)?)
-            }
-            5 => Wire::Fixed(self.fixed(4)?),
-            _ => return Err(ProtobufError("an entry is of no known form")),
-        };
-        Ok((tag >> 3, value))
-    }
-
-    fn take(&mut self, length: usize) -> Read<&'a [u8]> {
-        let (taken, rest) =
-            self.0.split_at_checked(length).ok_or(ProtobufError("the body ends too early"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn number(&mut self) -> Read<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.take(1)?[0];
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(ProtobufError("a number is too long"))
-    }
-
-    fn fixed(&mut self, length: usize) -> Read<u64> {
-        Ok(self.take(length)?.iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte)))
-    }
-}
-
 fn string(bytes: &[u8]) -> Read<String> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| ProtobufError("a text is not UTF-8"))
+    String::from_utf8(bytes.to_vec()).map_err(|_| ProtobufError::new("a text is not UTF-8"))
 }
 
 fn message(shape: &'static Struct, bytes: &[u8], depth: usize) -> Read<Map<String, Value>> {
@@ -142,14 +69,14 @@ fn fill(
     depth: usize,
 ) -> Read<()> {
     if depth > DEPTH_MAX {
-        return Err(ProtobufError("the object is nested too deeply"));
+        return Err(ProtobufError::new("the object is nested too deeply"));
     }
-    for entry in Entries(bytes) {
-        let (number, wire) = entry?;
+    let mut records = Records(bytes);
+    while let Some((number, wire)) = records.next()? {
         let here: Vec<(&'static str, &'static Field)> = fields
             .iter()
             .copied()
-            .filter(|(_, field)| field.numbers.get(level).is_some_and(|n| u64::from(*n) == number))
+            .filter(|(_, field)| field.numbers.get(level).is_some_and(|n| *n == number))
             .collect();
         match (here.as_slice(), wire) {
             // A field of a newer version.
@@ -159,7 +86,7 @@ fn fill(
                 value(&field.shape, wire, slot, depth + 1)?;
             }
             (inner, Wire::Bytes(bytes)) => fill(inner, level + 1, bytes, object, depth + 1)?,
-            _ => return Err(ProtobufError("a message was expected")),
+            _ => return Err(ProtobufError::new("a message was expected")),
         }
     }
     Ok(())
@@ -194,21 +121,22 @@ fn value(shape: &'static Shape, wire: Wire<'_>, slot: &mut Value, depth: usize) 
         (Shape::Text, Wire::Bytes(bytes)) => *slot = json!(string(bytes)?),
         (Shape::Bytes, Wire::Bytes(bytes)) => *slot = json!(STANDARD.encode(bytes)),
         (shape, Wire::Bytes(bytes)) => *slot = special(shape, bytes)?,
-        _ => return Err(ProtobufError("a value has not the form of its field")),
+        _ => return Err(ProtobufError::new("a value has not the form of its field")),
     }
     Ok(())
 }
 
 fn map_entry(values: &'static Shape, bytes: &[u8], depth: usize) -> Read<(String, Value)> {
     let (mut key, mut found) = (String::new(), Value::Null);
-    for entry in Entries(bytes) {
-        match entry? {
+    let mut records = Records(bytes);
+    while let Some(record) = records.next()? {
+        match record {
             (1, Wire::Bytes(text)) => key = string(text)?,
             // A list as a map value is a message with the items as its only field.
             (2, Wire::Bytes(bytes)) if matches!(values, Shape::List(_)) => {
                 found = json!([]);
-                for entry in Entries(bytes) {
-                    let (_, wire) = entry?;
+                let mut items = Records(bytes);
+                while let Some((_, wire)) = items.next()? {
                     value(values, wire, &mut found, depth + 1)?;
                 }
             }
@@ -223,8 +151,9 @@ fn map_entry(values: &'static Shape, bytes: &[u8], depth: usize) -> Read<(String
 fn special(shape: &Shape, bytes: &[u8]) -> Read<Value> {
     let mut numbers = [0_u64; 4];
     let mut text: &[u8] = &[];
-    for entry in Entries(bytes) {
-        match entry? {
+    let mut records = Records(bytes);
+    while let Some(record) = records.next()? {
+        match record {
             (at @ 1..=3, Wire::Number(number)) => numbers[usize::try_from(at).unwrap_or(0)] = number,
             (_, Wire::Bytes(bytes)) => text = bytes,
             _ => {}
@@ -236,15 +165,17 @@ fn special(shape: &Shape, bytes: &[u8]) -> Read<Value> {
         Shape::Time | Shape::MicroTime => {
             let nanos = i32::try_from(signed(2)).unwrap_or(0);
             let time =
-                Timestamp::new(signed(1), nanos).map_err(|_| ProtobufError("a time is out of range"))?;
+                Timestamp::new(signed(1), nanos).map_err(|_| ProtobufError::new("a time is out of range"))?;
             json!(if matches!(shape, Shape::Time) { time.to_string() } else { format!("{time:.6}") })
         }
         Shape::Quantity => json!(string(text)?),
         Shape::IntOrString if signed(1) == 1 => json!(string(text)?),
         Shape::IntOrString => json!(signed(2)),
         Shape::Duration => json!(format!("{}s", signed(1) / 1_000_000_000)),
-        Shape::Any => serde_json::from_slice(text).map_err(|_| ProtobufError("a free value is not JSON"))?,
-        _ => return Err(ProtobufError("a value has not the form of its field")),
+        Shape::Any => {
+            serde_json::from_slice(text).map_err(|_| ProtobufError::new("a free value is not JSON"))?
+        }
+        _ => return Err(ProtobufError::new("a value has not the form of its field")),
     })
 }
 
@@ -260,7 +191,7 @@ mod tests {
 
     fn envelope(kind: &str, raw: &[u8]) -> Vec<u8> {
         let meta = [field(1, b"v1"), field(2, kind.as_bytes())].concat();
-        [MAGIC, &field(1, &meta), &field(2, raw)].concat()
+        [&b"k8s\0"[..], &field(1, &meta), &field(2, raw)].concat()
     }
 
     #[test]

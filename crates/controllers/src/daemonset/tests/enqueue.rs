@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_plan::{Change, Enqueue, Store};
+use keleustes_plan::{Change, Effects, Store};
 
 use super::*;
 
@@ -129,7 +129,7 @@ fn a_pod_update_enqueues_its_new_and_its_old_owner() {
 fn a_pod_that_becomes_ready_enqueues_its_owner_again_a_second_after_it_is_available() {
     let delays = |seconds: i32| {
         let cluster = bare(with_field(set(), "/spec/minReadySeconds", json!(seconds)), [], []);
-        let (mut pods, mut queue) = (Store::default(), Enqueue::default());
+        let (mut pods, mut queue) = (Store::default(), Effects::default());
         pods.apply(decoded::<Pod>(unready(pod("x", "n"))));
         let change = pods.apply(decoded(with_field(pod("x", "n"), "/metadata/resourceVersion", json!("2"))));
         crate::daemonset::enqueue::pod_changed(&change, &cluster.view(), &mut queue);

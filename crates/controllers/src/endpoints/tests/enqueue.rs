@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_plan::{Change, Enqueue, KindEntry};
+use keleustes_plan::{Change, Effects, KindEntry};
 
 use super::*;
 
@@ -132,7 +132,7 @@ fn batch_period_delays_only_changes_of_pods() {
         let mut cluster = TestCluster::new();
         cluster.a_loop = the_loop(&options);
         cluster.service(service(json!({})));
-        let mut enqueue = Enqueue::default();
+        let mut enqueue = Effects::default();
         let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod("p", "10.0.0.1")).unwrap());
         let service: Arc<Service> = Arc::new(serde_json::from_value(service(json!({}))).unwrap());
         let changes = [

@@ -23,7 +23,7 @@ fn names_and_limits_are_those_of_upstream() {
     let last_delay = limiter.base_delay * 2_u32.pow(a_loop.max_retries.unwrap() - 1);
     assert!(last_delay > limiter.max_delay, "{last_delay:?}");
     assert!(controller.debug_handler.is_none() && controller.observer.is_none());
-    assert_eq!((limiter.retries_per_second, limiter.retries_burst), (10.0, 100.0));
+    assert_eq!((limiter.retries_per_second, limiter.retries_burst), (10.0, 100));
     // A loop starts when all its caches are synced.
     let mut reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     reads.sort();

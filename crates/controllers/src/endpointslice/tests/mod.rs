@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use keleustes_objects::{ApiError, EndpointSlice, Key, Kind, Node, Pod, Service};
 use keleustes_plan::rehearsal::RehearsalCluster;
-use keleustes_plan::{Change, Enqueue, KindEntry, Loop};
+use keleustes_plan::{Change, Effects, KindEntry, Loop};
 use serde_json::{Value, json};
 
 use super::{EndpointSliceOptions, the_loop};
@@ -202,7 +202,7 @@ impl TestCluster {
 
     /// The items that a change enqueues, with their delays in milliseconds.
     pub(super) fn enqueues<T: Kind>(&self, change: Change<T>) -> Vec<(String, u128)> {
-        let (kind, change, mut queue) = (KindEntry::of::<T>(), change.into(), Enqueue::default());
+        let (kind, change, mut queue) = (KindEntry::of::<T>(), change.into(), Effects::default());
         let rehearsal = self.rehearsal();
         for watch in self.a_loop.watches.iter().filter(|watch| watch.kind == kind) {
             watch.enqueue(&change, &rehearsal.view(), &mut queue);

@@ -54,7 +54,7 @@ fn every_reconcile_is_followed_by_another_after_one_period() {
     let a_loop = the_loop();
     assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("horizontalpodautoscaler", 5, None));
     assert_eq!((a_loop.rate_limiter.base_delay, a_loop.rate_limiter.max_delay), (PERIOD, PERIOD));
-    assert!(a_loop.rate_limiter.retries_burst > 1e6);
+    assert!(a_loop.rate_limiter.retries_burst > 1_000_000);
     assert!(reconciled(autoscaler(), 1, &[500]).ends_with("requeue after 15s\n"));
     assert!(reconciled(autoscaler(), 1, &[]).contains("\nretry: failed to compute"));
     let options = HorizontalPodAutoscalerOptions::default();

@@ -17,7 +17,7 @@ use keleustes_objects::{
 use keleustes_plan::rehearsal::RehearsalCluster;
 use keleustes_plan::{
     Action, Applied, BoxFuture, Context, Effects, FetchResult, Item, ListRequest, ListResult, Loop,
-    Measurement, OnFailure, Outcome, Plan, ReadRequest, ReconcileError, ReconcileIo, Step, View, Write,
+    OnFailure, Outcome, Plan, ReadRequest, ReconcileError, ReconcileIo, Step, View, Write,
 };
 use serde_json::{Value, json};
 
@@ -442,10 +442,6 @@ impl ReconcileIo for FaultyIo<'_> {
         let applied = self.execute(&plan);
         Box::pin(async move { applied })
     }
-
-    fn measure(&mut self, _: Measurement) {}
-
-    fn enqueue(&mut self, _: Item) {}
 
     fn effects(&mut self, _: Effects) {}
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keleustes_objects::{ApiError, ErrorReason, Job, Key, Kind, Pod};
 use keleustes_plan::rehearsal::RehearsalCluster;
-use keleustes_plan::{AnyChange, AnyObject, Change, Enqueue, Item, KindEntry, Measurement};
+use keleustes_plan::{AnyChange, AnyObject, Change, Effects, Item, KindEntry, Measurement};
 use serde_json::{Value, json};
 
 use super::super::{JobOptions, controller};
@@ -14,8 +14,8 @@ use super::fixture::{JobFixture, at, job, merge, owner, pod};
 /// An item, and its delay in seconds if it was added with one.
 type Enqueued = (String, Option<u64>);
 
-fn notify<T: Kind>(fixture: &JobFixture, which: usize, change: &AnyChange) -> Enqueue {
-    let (kind, mut queue) = (KindEntry::of::<T>(), Enqueue::default());
+fn notify<T: Kind>(fixture: &JobFixture, which: usize, change: &AnyChange) -> Effects {
+    let (kind, mut queue) = (KindEntry::of::<T>(), Effects::default());
     for watch in fixture.controller.loops[which].watches.iter().filter(|watch| watch.kind == kind) {
         watch.enqueue(change, &fixture.cluster.view(), &mut queue);
     }

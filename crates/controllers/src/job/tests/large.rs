@@ -8,8 +8,8 @@ use keleustes_objects::{
 };
 use keleustes_plan::rehearsal::RehearsalCluster;
 use keleustes_plan::{
-    Applied, BoxFuture, Context, Effects, FetchResult, Item, ListRequest, ListResult, Measurement, Outcome,
-    Plan, ReadRequest, ReconcileIo, View, Write,
+    Applied, BoxFuture, Context, Effects, FetchResult, Item, ListRequest, ListResult, Outcome, Plan,
+    ReadRequest, ReconcileIo, View, Write,
 };
 use serde_json::{Value, json};
 
@@ -54,10 +54,6 @@ impl ReconcileIo for CountingIo<'_> {
         let applied = Applied { outcomes: writes.map(|write| self.send(write)).collect(), error: None };
         Box::pin(async move { applied })
     }
-
-    fn measure(&mut self, _: Measurement) {}
-
-    fn enqueue(&mut self, _: Item) {}
 
     fn effects(&mut self, _: Effects) {}
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keleustes_plan::{Change, Enqueue, Store};
+use keleustes_plan::{Change, Effects, Store};
 
 use super::*;
 use crate::workloads::fixtures::unready;
@@ -36,7 +36,7 @@ impl Before {
     }
 
     fn enqueue(&self, change: &Change<Pod>) -> Vec<(String, u64)> {
-        let mut enqueue = Enqueue::default();
+        let mut enqueue = Effects::default();
         enqueue::pod_changed::<ReplicaSet>(change, &self.cluster.view(), &mut enqueue);
         let items = enqueue.into_items().into_iter();
         items.map(|(item, delay)| (item.to_string(), delay.unwrap_or_default().as_secs())).collect()

@@ -1,6 +1,6 @@
 //! The metrics of claims.
 
-use keleustes_plan::{Change, Enqueue, Measurement};
+use keleustes_plan::{Change, Effects, Measurement};
 use std::sync::Arc;
 
 use super::*;
@@ -8,7 +8,7 @@ use crate::resourceclaim::metrics::ClaimCounts;
 
 /// Counts these changes and returns the measurements, one line each.
 fn measured(counts: &mut ClaimCounts, change: &Change<ResourceClaim>) -> Vec<String> {
-    let mut queue = Enqueue::default();
+    let mut queue = Effects::default();
     counts.observe(change, &mut queue);
     let line = |Measurement { labels, value, .. }: Measurement| format!("{} {value}", labels.join(","));
     queue.take_measurements().into_iter().map(line).collect()

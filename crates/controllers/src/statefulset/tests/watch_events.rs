@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_plan::{Change, Enqueue, Store};
+use keleustes_plan::{Change, Effects, Store};
 
 use super::*;
 
@@ -81,7 +81,7 @@ fn a_changed_pod_enqueues_old_and_new_controllers() {
 fn a_pod_that_becomes_ready_enqueues_its_controller_when_it_is_available() {
     let delays = |seconds: i32| {
         let cluster = cluster(with_field(set(1), "/spec/minReadySeconds", json!(seconds)), []);
-        let (mut pods, mut enqueued) = (Store::default(), Enqueue::default());
+        let (mut pods, mut enqueued) = (Store::default(), Effects::default());
         pods.apply(decoded::<Pod>(unready(pod(0))));
         let change = pods.apply(decoded(with_field(pod(0), "/metadata/resourceVersion", json!("2"))));
         enqueue::pod_changed(&change, &cluster.view(), &mut enqueued);
