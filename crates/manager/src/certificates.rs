@@ -198,3 +198,6 @@ fn publisher_options(root_ca: &[u8]) -> ClusterTrustBundlePublisherOptions {
         version: ClusterTrustBundleVersion::default(),
     }
 }
+
+#[cfg(test)]
+mod tests;

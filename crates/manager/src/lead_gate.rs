@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keleustes_controllers::kube_apiserver_serving_clustertrustbundle_publisher as publisher;
 use keleustes_plan::Controller;
 use keleustes_runtime::caches::{Cache, Caches};
 use parking_lot::Mutex;
@@ -49,7 +50,9 @@ impl LeadGate {
             let entries = controller.loops.iter().flat_map(|one| &one.reads);
             (controller.name, entries.map(|entry| caches.cache(entry)).collect())
         };
-        let caches = members.iter().map(caches_of).collect();
+        // The version of ClusterTrustBundles is discovered by the leader: no cache of another version is opened here.
+        let members = members.iter().filter(|controller| controller.name != publisher::NAME);
+        let caches = members.map(caches_of).collect();
         Self(Arc::new(Inner { is_open, missing, caches, files: Mutex::default() }))
     }
 

@@ -10,8 +10,6 @@ use keleustes_controllers::legacy_serviceaccount_token_cleaner::LegacyTokenClean
 use keleustes_controllers::{self as controllers, ControllersOptions, node_ipam, node_lifecycle};
 use keleustes_options::Options;
 use keleustes_runtime::signing::{Signer, hmac_sha256};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
 
 use crate::certificates::LateStart;
 
@@ -375,21 +373,9 @@ fn certificates(file: &str) -> anyhow::Result<Vec<u8>> {
     Ok(pem)
 }
 
+/// Blocks of other types, blocks with headers and text around them are ignored.
 fn check_certificates(pem: &[u8]) -> anyhow::Result<()> {
-    let mut found = 0;
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| anyhow::anyhow!("{error:?}"))?;
-        found += 1;
-        let (rest, _) = x509_parser::parse_x509_certificate(&certificate)
-            .map_err(|error| anyhow::anyhow!("certificate {found} is malformed: {error}"))?;
-        if !rest.is_empty() {
-            bail!("certificate {found} is malformed: trailing data");
-        }
-    }
-    if found == 0 {
-        bail!("it contains no certificate");
-    }
-    Ok(())
+    keleustes_x509::certificates_from_pem(pem).map(drop).map_err(anyhow::Error::msg)
 }
 
 #[cfg(test)]
@@ -467,7 +453,7 @@ mod tests {
         );
     }
 
-    /// Proves RCA-1, RCA-2, SAT-5, RUN-2.
+    /// Proves RCA-1, RCA-2, SAT-5, RUN-2, CTB-2.
     #[test]
     fn signing_key_and_ca_are_read_once() {
         let directory = tempfile::tempdir().unwrap();
@@ -485,6 +471,7 @@ mod tests {
         std::fs::remove_file(&key_file).unwrap();
         std::fs::write(&ca_file, "another").unwrap();
         assert_eq!(&*settings.root_ca_certificate_publisher.ca, ca);
+        assert_eq!(&*settings.kube_apiserver_serving_clustertrustbundle_publisher.ca, ca);
         let settings = settings.serviceaccount_token.unwrap();
         assert_eq!(&*settings.ca, ca.as_bytes());
         assert!((settings.sign)(&serde_json::json!({})).is_ok());
@@ -648,7 +635,8 @@ mod tests {
     fn root_ca_file_without_a_certificate_fails_the_start() {
         let (_directory, path) = file("ca.crt", "nothing");
         let bad = complaint(&[&format!("--root-ca-file={path}")]);
-        assert!(bad.ends_with("ca.crt: it contains no certificate"), "{bad}");
+        let text = "ca.crt: data does not contain any valid RSA or ECDSA certificates";
+        assert!(bad.ends_with(text), "{bad}");
         let missing = complaint(&["--root-ca-file=/no/such/file"]);
         assert!(
             missing.starts_with("error parsing root-ca-file at /no/such/file: No such file"),
@@ -656,7 +644,7 @@ mod tests {
         );
     }
 
-    /// Proves RCA-1, SAT-4.
+    /// Proves RCA-1, SAT-4, CTB-1, CTB-48, CTB-49.
     #[test]
     fn root_ca_file_with_a_malformed_certificate_fails_the_start() {
         let block = |der: &[u8]| {
@@ -667,21 +655,82 @@ mod tests {
         let ca = rcgen::CertificateParams::new(["ca".to_owned()]).unwrap().self_signed(&key).unwrap();
         let (good, truncated) = (block(ca.der()), block(&ca.der()[..100]));
         let trailing = block(&[&ca.der()[..], b"more"].concat());
-        for (pem, at) in [
-            (block(b"not a certificate"), 1),
-            (truncated.clone(), 1),
-            (trailing, 1),
-            (format!("{good}{truncated}"), 2),
-            (format!("{truncated}{good}"), 1),
+        for pem in [
+            block(b"not a certificate"),
+            truncated.clone(),
+            trailing,
+            format!("{good}{truncated}"),
+            format!("{truncated}{good}"),
         ] {
             let (_directory, path) = file("ca.crt", &pem);
             let bad = complaint(&[&format!("--root-ca-file={path}")]);
-            let wanted = format!("error parsing root-ca-file at {path}: certificate {at} is malformed: ");
+            let wanted = format!("error parsing root-ca-file at {path}: x509: ");
             assert!(bad.starts_with(&wanted), "{bad}");
         }
-        // Several certificates, and blocks of another type between them.
-        let bundle = format!("{good}{}{good}", key.serialize_pem());
+        // Several certificates, none of a CA and one twice; text, another block and a malformed block with headers.
+        let headers = truncated.replace("-----\nMII", "-----\nkey: value\n\nMII");
+        assert_ne!(headers, truncated);
+        let bundle = format!("text\n{good}{}{headers}{good}", key.serialize_pem());
         let (_directory, path) = file("ca.crt", &bundle);
         assert_eq!(certificates(&path).unwrap(), bundle.as_bytes());
+    }
+
+    /// Proves CTB-1, CTB-47, CTB-49.
+    #[tokio::test]
+    async fn ca_data_in_the_kubeconfig_must_be_certificates_and_a_path_counts_as_none() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let ca = rcgen::CertificateParams::new(["ca".to_owned()]).unwrap().self_signed(&key).unwrap().pem();
+        let published = |cluster: &str, more: &[&str]| {
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: \
+                 u}}}}]\nusers: [{{name: u, user: {{}}}}]\nclusters: [{{name: c, cluster: {{server: \
+                 'https://127.0.0.1:1', {cluster}}}}}]\n"
+            );
+            let (_directory, path) = file("kubeconfig", &text);
+            let connection =
+                Connection::open(Some(path.as_ref()), None, None).map_err(anyhow::Error::from)?;
+            let options = options(more.iter().map(ToString::to_string));
+            let settings = settings(&options, &connection)?;
+            anyhow::Ok(settings.kube_apiserver_serving_clustertrustbundle_publisher.ca)
+        };
+        let data = |text: &str| {
+            let text = base64::engine::general_purpose::STANDARD.encode(text);
+            format!("certificate-authority-data: {text}")
+        };
+        assert_eq!(&*published(&data(&ca), &[]).unwrap(), ca);
+        let (_directory, ca_file) = file("ca.crt", &ca);
+        let named = published(&format!("certificate-authority: {ca_file}"), &[]).unwrap();
+        assert_eq!(&*named, "", "a file that the kubeconfig names");
+        assert_eq!(&*published("insecure-skip-tls-verify: true", &[]).unwrap(), "");
+        assert_eq!(
+            &*settings(&options(std::iter::empty()), &unused_connection())
+                .unwrap()
+                .kube_apiserver_serving_clustertrustbundle_publisher
+                .ca,
+            "",
+            "the configuration in a cluster"
+        );
+    }
+
+    /// Proves CTB-49.
+    #[test]
+    fn malformed_ca_data_fail_the_start_only_with_the_publisher() {
+        let error = |more: &[&str]| {
+            let options = options(more.iter().map(ToString::to_string));
+            check_embedded_ca(&options, b"nothing")
+                .err()
+                .map(|error| format!("{error:#}"))
+                .unwrap_or_default()
+        };
+        let text = "failed to create a static CA content provider for the kube-apiserver-serving signer: error \
+                    loading CA bundle for \"kube-apiserver-serving\": data does not contain any valid RSA or ECDSA \
+                    certificates";
+        assert_eq!(error(&[]), text);
+        assert_eq!(
+            error(&["--feature-gates=ClusterTrustBundle=false,ClusterTrustBundleProjection=false"]),
+            ""
+        );
+        let without = format!("--controllers=*,-{}", publisher::NAME);
+        assert_eq!(error(&[&without]), "");
     }
 }

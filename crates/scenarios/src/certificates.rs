@@ -4,36 +4,59 @@ use anyhow::{Context as _, ensure};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::{DeleteParams, PostParams};
-use kube::{Api, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::json;
 
 use crate::TestCluster;
 
-/// A request for a certificate with this common name and organization, as PEM.
-fn request_pem(common_name: &str, organization: &str) -> anyhow::Result<Vec<u8>> {
+/// A request for a certificate of this key with this common name, organization and DNS names, as PEM.
+pub(crate) fn request_for(
+    key: &KeyPair,
+    common_name: &str,
+    organization: &str,
+    dns_names: &[&str],
+) -> anyhow::Result<Vec<u8>> {
     let mut name = DistinguishedName::new();
     name.push(DnType::OrganizationName, organization);
     name.push(DnType::CommonName, common_name);
-    let mut params = CertificateParams::new(Vec::new())?;
+    let mut params = CertificateParams::new(dns_names.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     params.distinguished_name = name;
-    Ok(params.serialize_request(&KeyPair::generate()?)?.pem()?.into_bytes())
+    Ok(params.serialize_request(key)?.pem()?.into_bytes())
 }
 
-struct RequestFixture<'w> {
+/// A request for a certificate of a new key.
+fn request_pem(common_name: &str, organization: &str) -> anyhow::Result<Vec<u8>> {
+    request_for(&KeyPair::generate()?, common_name, organization, &[])
+}
+
+/// CertificateSigningRequests of one scenario.
+pub(crate) struct RequestFixture<'w> {
     cluster: &'w TestCluster,
-    requests: Api<CertificateSigningRequest>,
-    prefix: String,
+    pub(crate) requests: Api<CertificateSigningRequest>,
+    pub(crate) prefix: String,
 }
 
 impl<'w> RequestFixture<'w> {
-    async fn begin(cluster: &'w TestCluster) -> anyhow::Result<Self> {
+    pub(crate) async fn begin(cluster: &'w TestCluster) -> anyhow::Result<Self> {
         let prefix = cluster.namespace("csr").await?;
         Ok(Self { cluster, requests: Api::all(cluster.admin.clone()), prefix })
     }
 
-    async fn create(
+    pub(crate) async fn create(
         &self,
+        name: &str,
+        signer: &str,
+        usages: &[&str],
+        request: Vec<u8>,
+    ) -> anyhow::Result<String> {
+        self.create_as(self.cluster.admin.clone(), name, signer, usages, request).await
+    }
+
+    /// Creates a request as another user.
+    pub(crate) async fn create_as(
+        &self,
+        client: Client,
         name: &str,
         signer: &str,
         usages: &[&str],
@@ -41,26 +64,32 @@ impl<'w> RequestFixture<'w> {
     ) -> anyhow::Result<String> {
         let name = format!("{}-{name}", self.prefix);
         let spec = json!({"signerName": signer, "usages": usages, "request": ByteString(request)});
-        self.cluster.create(&self.requests, json!({"metadata": {"name": name}, "spec": spec})).await?;
+        let requests: Api<CertificateSigningRequest> = Api::all(client);
+        self.cluster.create(&requests, json!({"metadata": {"name": name}, "spec": spec})).await?;
         Ok(name)
     }
 
-    async fn conditions(&self, name: &str) -> anyhow::Result<Vec<(String, String, String)>> {
+    pub(crate) async fn conditions(&self, name: &str) -> anyhow::Result<Vec<(String, String, String)>> {
         let status = self.requests.get(name).await?.status.unwrap_or_default();
         let conditions = status.conditions.unwrap_or_default().into_iter();
         let texts = |text: Option<String>| text.unwrap_or_default();
         Ok(conditions.map(|one| (one.type_, texts(one.reason), texts(one.message))).collect())
     }
 
-    async fn approve(&self, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn approve(&self, name: &str) -> anyhow::Result<()> {
+        self.decide(name, "Approved").await
+    }
+
+    pub(crate) async fn decide(&self, name: &str, decision: &str) -> anyhow::Result<()> {
         let mut request = self.requests.get(name).await?;
-        let approved = json!({"conditions": [{"type": "Approved", "status": "True", "reason": "Test", "message": "yes"}]});
-        request.status = Some(serde_json::from_value(approved)?);
+        let decided =
+            json!({"conditions": [{"type": decision, "status": "True", "reason": "Test", "message": "yes"}]});
+        request.status = Some(serde_json::from_value(decided)?);
         self.requests.replace_subresource("approval", name, &PostParams::default(), &request).await?;
         Ok(())
     }
 
-    async fn certificate(&self, name: &str) -> anyhow::Result<String> {
+    pub(crate) async fn certificate(&self, name: &str) -> anyhow::Result<String> {
         let issued = async || {
             let status = self.requests.get(name).await?.status.unwrap_or_default();
             Ok(status.certificate.map(|pem| String::from_utf8_lossy(&pem.0).into_owned()))
@@ -68,7 +97,7 @@ impl<'w> RequestFixture<'w> {
         self.cluster.eventually(&format!("a certificate for {name}"), issued).await
     }
 
-    async fn clean_up(self) -> anyhow::Result<()> {
+    pub(crate) async fn clean_up(self) -> anyhow::Result<()> {
         for request in self.requests.list(&Default::default()).await? {
             if request.name_any().starts_with(&self.prefix) {
                 self.requests.delete(&request.name_any(), &DeleteParams::default()).await?;
@@ -78,7 +107,7 @@ impl<'w> RequestFixture<'w> {
     }
 }
 
-const KUBELET_USAGES: [&str; 2] = ["digital signature", "client auth"];
+pub(crate) const KUBELET_USAGES: [&str; 2] = ["digital signature", "client auth"];
 
 /// Proves CSRA-31, CSRA-32.
 pub(crate) async fn kubelet_request_is_approved_and_signed(cluster: &TestCluster) -> anyhow::Result<()> {

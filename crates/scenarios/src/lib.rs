@@ -11,6 +11,7 @@ mod admission_policies;
 mod attachments;
 mod autoscalers;
 mod bootstrap_tokens;
+mod certificate_life;
 mod certificates;
 pub mod comparison;
 mod cronjobs;
@@ -195,6 +196,11 @@ pub const ALL: &[Scenario] = scenarios! {
     RealCluster encodings::endpoints_are_the_same_in_both_encodings;
     RealCluster certificates::kubelet_request_is_approved_and_signed;
     RealCluster certificates::user_request_waits_for_approval_and_bad_one_fails;
+    RealCluster certificate_life::kubelet_bootstraps_with_a_token_and_renews_its_certificate;
+    RealCluster certificate_life::serving_certificate_of_a_kubelet_waits_for_a_person;
+    RealCluster certificate_life::replaced_ca_signs_once_its_key_is_replaced_too;
+    RealCluster certificate_life::thousand_requests_are_signed_while_the_lease_is_renewed;
+    RealCluster certificate_life::unused_legacy_token_is_invalidated_and_then_deleted;
     Anywhere autoscalers::autoscaler_without_metrics_keeps_its_bounds;
     Anywhere autoscalers::autoscaler_is_disabled_by_zero_replicas;
     Anywhere attachments::volume_is_attached_with_its_pod_and_detached_after_it;
@@ -276,6 +282,7 @@ pub const ALL: &[Scenario] = scenarios! {
     Processes resilience::manager_paused_for_a_minute_loses_no_work;
     Processes resilience::undecodable_secret_affects_only_the_token_controller;
     BesideOriginal http_endpoints::http_endpoints_match_the_original;
+    BesideOriginal http_endpoints::all_controllers_of_the_original_start_with_the_flags_of_kubeadm;
     Processes kubectl::kubectl_output_matches_kube_apiserver;
     Processes explaining::explain_needs_the_documented_role_and_works_on_a_standby;
     Processes shutdown::second_signal_exits_at_once;

@@ -196,6 +196,22 @@ pub enum UserAction {
     /// Changes the pod of this namespace and name that uses a device, its claim, or the taint of the devices of the
     /// namespace.
     ChangeDevices(String, String, DeviceChange),
+    /// Changes the CertificateSigningRequest of this name.
+    ChangeCertificateRequest(String, CertificateRequestChange),
+}
+
+/// A change to a CertificateSigningRequest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CertificateRequestChange {
+    /// Creates a kubelet's request, with this key and number of seconds that the certificate may live.
+    CreateForKubelet(u8, Option<u32>),
+    /// Creates a user's request, which nothing approves by itself, with this key.
+    CreateForUser(u8),
+    /// Approves it, or denies it.
+    Decide(bool),
+    /// Deletes it.
+    Delete,
 }
 
 /// A change to a pod with a device, its claim, or the taint of the device.

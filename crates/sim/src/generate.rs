@@ -1,9 +1,9 @@
 //! Generates a schedule from a seed: the user actions and their times. `faults` generates the faults.
 
 use crate::actions::{
-    Action, CustomEndpointsChange, DeletePropagation, DependentKind, DeviceChange, Kind, ObjectRef,
-    ObjectSpec, PodBehaviour, Schedule, SliceTampering, TimedAction, TokenTampering, UserAction,
-    VolumeChange,
+    Action, CertificateRequestChange, CustomEndpointsChange, DeletePropagation, DependentKind, DeviceChange,
+    Kind, ObjectRef, ObjectSpec, PodBehaviour, Schedule, SliceTampering, TimedAction, TokenTampering,
+    UserAction, VolumeChange,
 };
 
 /// The namespaces that users work in; the first always exists.
@@ -82,6 +82,9 @@ pub fn generate_schedule(seed: u64) -> Schedule {
     }
     if seed % DEVICES_EVERY == 3 {
         schedule.actions.extend(device_actions(seed, at));
+    }
+    if seed % CERTIFICATES_EVERY == 1 {
+        schedule.actions.extend(certificate_actions(seed, at));
     }
     if with_faults && seed % FAILING_LISTS_EVERY == 1 {
         schedule.actions.extend(generator.failing_lists(at));
@@ -187,6 +190,32 @@ fn device_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
         };
         let action = UserAction::ChangeDevices(namespace.to_owned(), name.to_owned(), change);
         TimedAction { at_ms, action: Action::User(action) }
+    };
+    times.into_iter().enumerate().map(action).collect()
+}
+
+/// One storm of this many has CertificateSigningRequests.
+const CERTIFICATES_EVERY: u64 = 3;
+
+/// Actions about CertificateSigningRequests, until this time, with random numbers of their own.
+fn certificate_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x6365_7274);
+    let until_ms = until_ms.max(FIRST_AT + 30_000);
+    let mut times: Vec<u64> = (0..rng.usize(6..20)).map(|_| rng.u64(FIRST_AT..until_ms)).collect();
+    times.sort_unstable();
+    let action = |(at, at_ms): (usize, u64)| {
+        let name = NAMES[rng.usize(..NAMES.len())].to_owned();
+        let change = match rng.u8(..100) {
+            ..40 => {
+                let seconds = [None, Some(600), Some(3_600), Some(100_000)][rng.usize(..4)];
+                CertificateRequestChange::CreateForKubelet(rng.u8(1..5), seconds)
+            }
+            40..65 => CertificateRequestChange::CreateForUser(rng.u8(1..5)),
+            _ if at < 2 => CertificateRequestChange::CreateForUser(rng.u8(1..5)),
+            65..85 => CertificateRequestChange::Decide(rng.u8(..3) > 0),
+            _ => CertificateRequestChange::Delete,
+        };
+        TimedAction { at_ms, action: Action::User(UserAction::ChangeCertificateRequest(name, change)) }
     };
     times.into_iter().enumerate().map(action).collect()
 }

@@ -23,6 +23,7 @@
 //! | [`log_capture`] | adds the managers' log lines to the transcript |
 //! | [`soak`] | runs many seeds on all cores |
 //! | [`shrink`] | reduces a failing schedule to the actions it needs to fail |
+//! | [`signer`] | a signer of certificates without randomness |
 //! | [`mutants`] | removes one watch or one safeguard at a time; storms must notice it |
 //! | `without_gate` | the requests and responses of a mutant without the gate |
 //! | [`panics`] | every panic of a storm is in its report |
@@ -41,9 +42,11 @@ pub mod process;
 mod read_check;
 pub mod recorder;
 pub mod shrink;
+pub mod signer;
 pub mod soak;
 pub mod storm;
 pub mod user;
+mod user_certificates;
 mod user_devices;
 mod user_interference;
 mod user_volumes;

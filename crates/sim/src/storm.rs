@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use keleustes_apiserver::{ApiServer, User, clock};
-use keleustes_controllers::{ControllersOptions, all_controllers};
+use keleustes_controllers::certificatesigningrequest_signing::{
+    BuiltInSigner, CertificateSigningRequestSigningOptions,
+};
+use keleustes_controllers::{ControllersOptions, all_controllers, certificates};
 use keleustes_hollow::{Hollow, HollowHandle};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -18,7 +21,7 @@ use crate::network::{Network, SimulatedTransport};
 use crate::process::{ControllerFactory, ManagerOptions, Process};
 use crate::recorder::{LeaseHolder, Recorder};
 use crate::user::SimulatedUser;
-use crate::{log_capture, panics};
+use crate::{log_capture, panics, signer};
 
 /// The start time of every simulated cluster: 2026-01-01T00:00:00Z.
 pub const START_NANOSECONDS: i64 = 1_767_225_600_000_000_000;
@@ -96,11 +99,28 @@ pub fn controller_options() -> ControllersOptions {
         bootstrap_signer: Some(keleustes_controllers::bootstrap_signer::BootstrapSignerOptions {
             hmac_sha256: keleustes_runtime::signing::hmac_sha256,
         }),
+        certificatesigningrequest_signing: Some(certificate_signing()),
+        node_ipam: keleustes_controllers::node_ipam::NodeIpamOptions {
+            allocate_node_cidrs: true,
+            // Four ranges: those of deleted nodes are used again.
+            cluster_cidr: "10.244.0.0/22".to_owned(),
+            ..keleustes_controllers::node_ipam::NodeIpamOptions::default()
+        },
         ..ControllersOptions::default()
     };
     options.garbage_collector.hash_key = 7;
     options.root_ca_certificate_publisher.ca = "the CA".into();
     options
+}
+
+fn certificate_signing() -> CertificateSigningRequestSigningOptions {
+    let signer = |name| BuiltInSigner { name, sign: Arc::new(signer::sign) };
+    CertificateSigningRequestSigningOptions {
+        signers: [certificates::KUBE_APISERVER_CLIENT_KUBELET, certificates::KUBE_APISERVER_CLIENT]
+            .map(signer)
+            .to_vec(),
+        duration_nanoseconds: i128::from(signer::LONGEST_LIFE_SECONDS) * 1_000_000_000,
+    }
 }
 
 /// Runs a schedule on a single-threaded runtime with paused time.
@@ -178,7 +198,9 @@ impl<'a> SimulatedCluster<'a> {
             .request_log_limit(0)
             .keep_parsed(true)
             .build();
-        for object in checks::bootstrap_tokens::initial_objects() {
+        let initial_objects =
+            [checks::bootstrap_tokens::initial_objects, checks::legacy_tokens::initial_objects];
+        for object in initial_objects.into_iter().flat_map(|objects| objects()) {
             server.seed(object).unwrap_or_else(|error| panic!("the initial objects are valid: {error:?}"));
         }
         let recorder = Recorder::new(checks::all(), options.transcript);

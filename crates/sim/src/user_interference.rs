@@ -161,6 +161,9 @@ impl SimulatedUser {
             UserAction::ChangeDevices(namespace, name, change) => {
                 self.change_devices(namespace, name, *change).await;
             }
+            UserAction::ChangeCertificateRequest(name, change) => {
+                self.change_certificate_request(name, *change).await;
+            }
             UserAction::ResetAggregatedRole => {
                 let (role, aggregated) = (Key::cluster(bodies::AGGREGATED_ROLE), bodies::aggregated_role());
                 self.create(&ROLES, "", &aggregated).await;

@@ -16,6 +16,8 @@ pub struct Certificate {
     /// The DER of its subject.
     pub subject: Vec<u8>,
     /// Seconds since 1970.
+    pub not_before: i64,
+    /// Seconds since 1970.
     pub not_after: i64,
     /// Its subject key identifier; empty if it has none.
     pub subject_key_id: Vec<u8>,
@@ -65,7 +67,7 @@ impl Certificate {
             let element = validity.element().map_err(|_| malformed("validity"))?;
             time_from_der(element.tag, element.content).ok_or_else(|| malformed("UTCTime"))
         };
-        let (_, not_after) = (time()?, time()?);
+        let (not_before, not_after) = (time()?, time()?);
         let subject = reader.expect_element(SEQUENCE).map_err(|_| malformed("issuer"))?.full.to_vec();
         let key = reader.expect(SEQUENCE).and_then(KeyInfo::read).map_err(|_| malformed("spki"))?;
         let public_key = key.public_key().map_err(|error| error.to_string())?;
@@ -76,7 +78,7 @@ impl Certificate {
                 subject_key_id = subject_key_id_of(element.content).map_err(|_| malformed("extensions"))?;
             }
         }
-        Ok(Self { subject, not_after, subject_key_id, public_key })
+        Ok(Self { subject, not_before, not_after, subject_key_id, public_key })
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::Kernel;
 use super::metadata::{meta, meta_mut, meta_str};
 use super::resources::{self, Resource, Strategy};
+use super::signers::SignerWrite;
 use super::status::{ApiResult, Status};
 use super::store::SharedObject;
 use super::types::Quantity;
@@ -169,10 +170,15 @@ impl Kernel {
     /// The validating plugins, for an update.
     pub(crate) fn validate_admission_of_update(
         &self,
-        resource: &Resource,
+        write: &SignerWrite<'_>,
         old: &Value,
         new: &Value,
     ) -> ApiResult<()> {
+        self.check_signer_of_update(write, old, new)?;
+        let resource = write.target.resource.stored();
+        if write.target.subresource.is_some() {
+            return Ok(());
+        }
         let size =
             |claim: &Value| Quantity::parse(claim["spec"]["resources"]["requests"]["storage"].as_str()?);
         let grows = size(old).zip(size(new)).is_some_and(|(old, new)| new > old);

@@ -13,6 +13,7 @@ use super::options::WriteOptions;
 use super::quota::Charge;
 use super::request::{Call, Target};
 use super::resources::{self, Resource, Strategy};
+use super::signers::SignerWrite;
 use super::status::{ApiResult, Status, StatusReason};
 use super::store::SharedObject;
 use super::users::User;
@@ -108,6 +109,7 @@ impl Kernel {
         self.warnings.extend(warnings::for_object(resource, None, &object));
         self.warnings.extend(self.options.warn_about.into_iter().flat_map(|problems| problems(&object)));
         self.validate_admission(resource, &object)?;
+        self.check_signer_of_create(&SignerWrite { target, user: write.user, now: write.now }, &object)?;
         // Last, and before storage finds out whether the name is taken: what is charged too much, the controller corrects.
         self.charge_quotas(&Charge {
             resource,

@@ -55,6 +55,7 @@ mod reviews;
 mod scale;
 mod schema;
 mod selectors;
+mod signers;
 mod status;
 mod store;
 mod stored_object;

@@ -13,6 +13,7 @@ use super::options::WriteOptions;
 use super::quota::Charge;
 use super::request::{Call, Target};
 use super::resources::{Resource, Strategy};
+use super::signers::SignerWrite;
 use super::status::{ApiResult, FieldError, Status, StatusReason};
 use super::store::SharedObject;
 use super::{Document, Kernel, body, conversion, defaults, prepare, warnings};
@@ -120,9 +121,8 @@ impl Kernel {
             self.warnings.extend(warnings::for_object(resource, Some(live), &new));
             self.warnings.extend(self.options.warn_about.into_iter().flat_map(|problems| problems(&new)));
         }
-        if subresource.is_none() {
-            self.validate_admission_of_update(resource, live, &new)?;
-        }
+        let write_of = SignerWrite { target, user: write.user, now: write.now };
+        self.validate_admission_of_update(&write_of, live, &new)?;
         self.charge_quotas(&Charge::of_update(target, [live, &new], dry_run, write.now))?;
         keep_timestamps(live, &mut new);
         if !dry_run && !removed {

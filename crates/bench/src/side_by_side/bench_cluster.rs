@@ -31,6 +31,8 @@ pub(super) struct BenchOptions {
     pub(super) manager: Manager,
     /// The size of loads in percent.
     pub(super) percent: usize,
+    /// Controllers that run besides the usual ones.
+    pub(super) more_controllers: &'static [&'static str],
     /// `--kube-api-qps` and burst of the manager, if set.
     pub(super) qps: Option<u32>,
     /// The folder for profiles, if they are wanted.
@@ -318,7 +320,10 @@ fn spawn(
     options: &BenchOptions,
     nth: usize,
 ) -> anyhow::Result<Process> {
-    let mut flags = vec![controllers_flag(), format!("--master={}", proxy.url())];
+    let usual = controllers_flag();
+    let controllers: Vec<_> =
+        [usual.as_str()].into_iter().chain(options.more_controllers.iter().copied()).collect();
+    let mut flags = vec![controllers.join(","), format!("--master={}", proxy.url())];
     if let Some(qps) = options.qps {
         flags.extend([format!("--kube-api-qps={qps}"), format!("--kube-api-burst={qps}")]);
     }

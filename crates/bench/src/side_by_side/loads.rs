@@ -11,30 +11,50 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::bench_cluster::BenchCluster;
-use super::growth;
 use super::objects::{
     CONFIG_MAPS, DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SECRETS, SERVICES, create_all, create_namespaces,
     delete_all, deployment, job, list, patch_all, service,
 };
+use super::{controller_loads, growth};
 use crate::requests::{NAMESPACES, define, items};
 
 /// A load and its name.
 pub(super) struct Load {
     pub(super) name: &'static str,
+    /// Controllers that run besides the usual ones.
+    pub(super) more_controllers: &'static [&'static str],
     pub(super) play: fn(&mut BenchCluster) -> LocalBoxFuture<'_, anyhow::Result<()>>,
 }
 
+/// A load with the usual controllers.
+macro_rules! load {
+    ($name:literal, $play:path) => {
+        load!($name, $play, &[])
+    };
+    ($name:literal, $play:path, $more_controllers:expr) => {
+        Load {
+            name: $name,
+            more_controllers: $more_controllers,
+            play: |cluster| $play(cluster).boxed_local(),
+        }
+    };
+}
+
 pub(super) const LOADS: &[Load] = &[
-    Load { name: "idle", play: |cluster| idle(cluster).boxed_local() },
-    Load { name: "pods", play: |cluster| pods(cluster).boxed_local() },
-    Load { name: "history", play: |cluster| history(cluster).boxed_local() },
-    Load { name: "nodes", play: |cluster| nodes(cluster).boxed_local() },
-    Load { name: "jobs", play: |cluster| jobs(cluster).boxed_local() },
-    Load { name: "bulk", play: |cluster| bulk(cluster).boxed_local() },
-    Load { name: "kinds", play: |cluster| kinds(cluster).boxed_local() },
-    Load { name: "growth-pods", play: |cluster| growth::pods(cluster).boxed_local() },
-    Load { name: "growth-nodes", play: |cluster| growth::nodes(cluster).boxed_local() },
-    Load { name: "growth-objects", play: |cluster| growth::objects(cluster).boxed_local() },
+    load!("idle", idle),
+    load!("pods", pods),
+    load!("history", history),
+    load!("nodes", nodes),
+    load!("jobs", jobs),
+    load!("bulk", bulk),
+    load!("kinds", kinds),
+    load!("certificates", controller_loads::certificates),
+    load!("endpoints", controller_loads::endpoints),
+    load!("quotas", controller_loads::quotas),
+    load!("ranges", controller_loads::ranges, &["node-ipam-controller"]),
+    load!("growth-pods", growth::pods),
+    load!("growth-nodes", growth::nodes),
+    load!("growth-objects", growth::objects),
 ];
 
 /// The pod capacity of a hollow node.
@@ -112,7 +132,7 @@ pub(super) async fn create_deployments(
 }
 
 /// Waits until rollouts are complete, and returns the time of each in seconds.
-async fn wait_for_rollouts(client: &Client, keys: &[Key]) -> anyhow::Result<Vec<f64>> {
+pub(super) async fn wait_for_rollouts(client: &Client, keys: &[Key]) -> anyhow::Result<Vec<f64>> {
     let began = Instant::now();
     let times = std::cell::RefCell::new(std::collections::BTreeMap::new());
     BenchCluster::until("rollouts", async || {
@@ -142,7 +162,7 @@ fn is_rolled_out(deployment: &Value) -> bool {
         && ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|name| count(name) == wanted)
 }
 
-fn template_patch(n: usize) -> Value {
+pub(super) fn template_patch(n: usize) -> Value {
     json!({"spec": {"template": {"metadata": {"annotations": {"checksum/config": format!("{n:064}")}}}}})
 }
 
@@ -152,7 +172,7 @@ pub(super) async fn scale(client: &Client, key: &Key, replicas: usize) -> anyhow
 }
 
 /// Waits until namespaces have no object of a kind, and returns the time of each in seconds.
-async fn wait_until_empty(
+pub(super) async fn wait_until_empty(
     client: &Client,
     resource: &Resource,
     namespaces: &[String],

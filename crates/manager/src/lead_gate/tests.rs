@@ -100,6 +100,7 @@ async fn busy_api_server_delays_leading_by_one_second_at_most() {
     assert!((1000..1100).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
 }
 
+/// Proves CSRS-87.
 #[tokio::test(start_paused = true)]
 async fn unusable_ca_files_block_until_they_are_repaired() {
     let directory = tempfile::tempdir().unwrap();

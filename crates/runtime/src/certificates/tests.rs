@@ -95,6 +95,41 @@ fn any_certificate_signs_with_a_random_serial_number() {
     }
 }
 
+/// A CA on P-224, which this library does not sign with.
+const P224: (&str, &str) = (include_str!("p224.crt"), include_str!("p224.key"));
+
+/// Proves CSRS-53.
+#[test]
+fn signature_algorithm_follows_from_the_key_of_the_ca() {
+    // The algorithm after `1.2.840.10045.4.3.`, or the whole identifier.
+    let ecdsa = |number: u8| vec![0x30, 10, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, number];
+    let rsa = [&[0x30, 13, 6, 9][..], &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 11], &[5, 0]].concat();
+    let ed25519 = vec![0x30, 5, 6, 3, 0x2b, 0x65, 0x70];
+    for (algorithm, identifier) in [
+        (&rcgen::PKCS_ECDSA_P256_SHA256, ecdsa(2)),
+        (&rcgen::PKCS_ECDSA_P384_SHA384, ecdsa(3)),
+        (&rcgen::PKCS_ECDSA_P521_SHA512, ecdsa(4)),
+        (&rcgen::PKCS_ED25519, ed25519),
+        (&rcgen::PKCS_RSA_SHA256, rsa),
+    ] {
+        // The CA's own certificate is signed by another key with another algorithm.
+        let root_key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let root = rcgen::Issuer::new(rcgen::CertificateParams::default(), root_key);
+        let key = rcgen::KeyPair::generate_for(algorithm).unwrap();
+        let certificate = rcgen::CertificateParams::default().signed_by(&key, &root).unwrap().pem();
+        let files = Files::new(&Pair { certificate, key: key.serialize_pem() });
+        let issued = files.load().unwrap().sign_here(&job()).unwrap();
+        let der = pem::blocks(issued.as_bytes()).next().unwrap().bytes;
+        let found = der.windows(identifier.len()).filter(|window| **window == identifier[..]).count();
+        // Ed25519 is also the algorithm of the certified key.
+        let wanted = if algorithm == &rcgen::PKCS_ED25519 { 3 } else { 2 };
+        assert_eq!(found, wanted, "{algorithm:?}");
+    }
+    let files = Files::new(&Pair { certificate: P224.0.to_owned(), key: P224.1.to_owned() });
+    let refused = files.load().err().unwrap();
+    assert!(refused.ends_with("tls: failed to parse private key"), "{refused}");
+}
+
 /// Proves CSRS-26, CSRS-94, CSRS-106, CSRS-107.
 #[test]
 fn request_signature_is_verified_before_anything_else() {
@@ -196,6 +231,92 @@ fn replaced_pair_signs_once_it_matches() {
     assert!(error.ends_with("expected 1 certificate, found 2"), "no CA signs: {error}");
     files.write("crt", &new.certificate);
     assert_eq!(issuer(), "new");
+}
+
+/// Changes a few bytes. The numbers come from a linear congruential generator, so that a failure can be repeated.
+fn mutate(state: &mut u64, bytes: &mut Vec<u8>) {
+    let mut draw = |below: usize| {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(*state >> 33).unwrap_or(0) % below.max(1)
+    };
+    for _ in 0..=draw(3) {
+        let at = draw(bytes.len());
+        match draw(4) {
+            _ if bytes.is_empty() => bytes.push(0),
+            0 => bytes[at] ^= 1 << draw(8),
+            1 => bytes[at] = [0, 0x30, 0x7f, 0x80, 0x84, 0xff][draw(6)],
+            2 => bytes.insert(at, u8::try_from(draw(256)).unwrap_or(0)),
+            _ => drop(bytes.remove(at)),
+        }
+    }
+}
+
+/// Whatever is changed in a signed request, it is refused with a reason, in bounded time.
+#[test]
+fn ten_thousand_mutated_requests_get_no_certificate() {
+    let signer = Files::new(&pair("ca"));
+    let signer = signer.load().unwrap();
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let mut parameters = rcgen::CertificateParams::default();
+    parameters.distinguished_name.push(rcgen::DnType::CommonName, "system:node:n");
+    let original = parameters.serialize_request(&key).unwrap().der().to_vec();
+    let sign = |der: &[u8]| {
+        let request = CertificateRequest::from_pem(pem::encode("CERTIFICATE REQUEST", der).as_bytes());
+        let request = request.map_err(|error| error.to_string())?;
+        let usages = vec!["client auth".to_owned()];
+        signer.sign_here(&SigningJob { request, usages, life: 3600 * NANOSECONDS, now: NOW })
+    };
+    assert!(sign(&original).is_ok());
+    let (mut state, mut verified) = (7, 0);
+    let began = std::time::Instant::now();
+    for number in 0..10_000 {
+        let mut der = original.clone();
+        mutate(&mut state, &mut der);
+        match sign(&der) {
+            Ok(_) => assert_eq!(der, original, "number {number} was signed"),
+            Err(error) => {
+                assert!(!error.is_empty());
+                verified +=
+                    usize::from(error.starts_with("unable to verify certificate request signature: "));
+            }
+        }
+    }
+    assert!(verified > 500, "only {verified} were parsed");
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
+}
+
+/// Loading, signing and reloading with the most verbose log, also of pairs that do not match.
+#[test]
+fn key_is_in_no_log_and_loose_file_modes_are_warned_of() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (log, _capturing) = keleustes_test_log::TestLog::capture(tracing::Level::TRACE);
+    let (old, new) = (pair("old"), pair("new"));
+    let files = Files::new(&old);
+    let mode =
+        |mode| std::fs::set_permissions(files.path("key"), std::fs::Permissions::from_mode(mode)).unwrap();
+    let warnings = || log.count(&["WARN", "private key file is accessible to other users", "mode 0600"]);
+    mode(0o600);
+    let signer = files.load().unwrap();
+    assert_eq!(warnings(), 0);
+    for loose in [0o640, 0o604, 0o644] {
+        mode(loose);
+        files.load().unwrap();
+    }
+    assert_eq!(warnings(), 3);
+    assert_eq!(log.count(&["mode=\"0640\""]), 1);
+    signer.sign_here(&job()).unwrap();
+    files.write("key", &new.key);
+    signer.sign_here(&job()).unwrap();
+    files.write("key", &new.key[..60]);
+    signer.sign_here(&job()).unwrap();
+    files.write("key", &new.key);
+    files.write("crt", &new.certificate);
+    signer.sign_here(&job()).unwrap();
+    assert!(log.count(&["Loaded changed files"]) == 1 && log.count(&["cannot use changed files"]) >= 1);
+    let text = log.text();
+    for line in [&old.key, &new.key].into_iter().flat_map(|key| key.lines()) {
+        assert!(line.starts_with("-----") || !text.contains(line), "a line of a key was logged");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod bootstrap_tokens;
 mod caches;
+mod certificates;
 mod cleaners;
 mod clients;
 mod dynamic_resources;

@@ -4,6 +4,7 @@
 //! Both managers run on one control plane with the same flags, first with ours leading and the original
 //! standing by, then the other way round. Their responses in each role are split into items and compared.
 
+mod all_controllers;
 mod differences;
 mod items;
 
@@ -18,6 +19,7 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::json;
 
+pub(crate) use self::all_controllers::all_controllers_of_the_original_start_with_the_flags_of_kubeadm;
 use self::differences::Differences;
 use self::items::{Items, checks, fields, metrics};
 use crate::TestCluster;
@@ -39,11 +41,13 @@ struct Side<'a> {
     plane: &'a ControlPlane,
     port: u16,
     manager: Manager,
+    /// Flags beyond those of a kubeadm manifest.
+    flags: Vec<String>,
 }
 
 impl Side<'_> {
     fn start(&self) -> anyhow::Result<Process> {
-        let flags = self.plane.manager_args_with(self.port, &[controllers_flag()]);
+        let flags = self.plane.manager_args_with(self.port, &self.flags);
         self.manager.start_with(self.plane, &self.manager.whose().replace(' ', "-"), &flags)
     }
 
@@ -115,6 +119,14 @@ impl Side<'_> {
     }
 }
 
+/// Creates the ServiceAccount of the client.
+fn create_reader(plane: &ControlPlane) -> anyhow::Result<()> {
+    kubectl(plane, "create serviceaccount reader -n default")?;
+    kubectl(plane, "create clusterrole pages --verb=get --non-resource-url=*")?;
+    kubectl(plane, "create clusterrolebinding pages --clusterrole=pages --serviceaccount=default:reader")?;
+    Ok(())
+}
+
 /// A token that may read every endpoint.
 fn reader_token(plane: &ControlPlane) -> anyhow::Result<String> {
     kubectl(plane, "create token reader -n default")
@@ -158,12 +170,12 @@ async fn give_work(cluster: &TestCluster) -> anyhow::Result<()> {
 /// Proves GC-105, GC-106, GC-107, GC-108, GC-109, RUN-11, RUN-13, RUN-54, RUN-106, RUN-108, RUN-109.
 pub(crate) async fn http_endpoints_match_the_original(_: &TestCluster) -> anyhow::Result<()> {
     let plane = ControlPlane::builder().with_program(Program::KubeControllerManager).start()?;
-    kubectl(&plane, "create serviceaccount reader -n default")?;
-    kubectl(&plane, "create clusterrole pages --verb=get --non-resource-url=*")?;
-    kubectl(&plane, "create clusterrolebinding pages --clusterrole=pages --serviceaccount=default:reader")?;
+    create_reader(&plane)?;
     let cluster = admin(&plane).await?;
     let owner = create_owner_graph(&cluster).await?;
-    let side = |manager| anyhow::Ok(Side { plane: &plane, port: plane.free_port()?, manager });
+    let flags = || vec![controllers_flag()];
+    let side =
+        |manager| anyhow::Ok(Side { plane: &plane, port: plane.free_port()?, manager, flags: flags() });
     let (ours, original) = (side(Manager::Ours(built_manager()?))?, side(Manager::Original)?);
 
     let mut collected = BTreeMap::new();

@@ -106,7 +106,8 @@ fn condition(budget: &Value) -> &Value {
     conditions.into_iter().flatten().find(|one| one["type"] == "DisruptionAllowed").unwrap_or(&Value::Null)
 }
 
-fn is_failed(budget: &Value) -> bool {
+/// Whether the controller could not calculate the status.
+pub(super) fn is_failed(budget: &Value) -> bool {
     condition(budget)["reason"] == "SyncFailed"
 }
 

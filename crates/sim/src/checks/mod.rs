@@ -1,7 +1,7 @@
 //! Invariants: some hold at every write, some only after the faults have ended.
 //!
 //! At every write: [`uid_preconditions`], [`resource_version_preconditions`], [`own_writes`], [`lease`],
-//! [`access`], [`write_rate`], [`ownership`], [`owners_elsewhere`], [`adoption`], and the safety properties of
+//! [`access`], [`write_rate`], [`unchanged_writes`], [`ownership`], [`owners_elsewhere`], [`adoption`], and the safety properties of
 //! single controllers. While nodes are unreachable: [`nodes`]. After convergence every kind matches its spec: each
 //! controller has a checker here.
 
@@ -9,6 +9,7 @@ pub mod access;
 pub mod adoption;
 pub mod aggregated_roles;
 pub mod bootstrap_tokens;
+pub mod certificates;
 pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
@@ -19,9 +20,11 @@ pub mod endpointslice;
 pub mod garbage;
 pub mod job;
 pub mod lease;
+pub mod legacy_tokens;
 pub mod migrations;
 pub mod namespace;
 pub mod namespace_defaults;
+pub mod node_ranges;
 pub mod nodes;
 pub mod objects;
 pub mod own_writes;
@@ -33,6 +36,7 @@ pub mod resource_version_preconditions;
 pub mod statefulset;
 pub mod tokens;
 pub mod uid_preconditions;
+pub mod unchanged_writes;
 pub mod volume_binding;
 pub mod volume_protection;
 pub mod write_rate;
@@ -93,6 +97,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(own_writes::OwnWrites::default()),
         Box::new(adoption::Adoption::default()),
         Box::new(write_rate::WriteRate::default()),
+        Box::new(unchanged_writes::UnchangedWrites::default()),
         Box::new(ownership::Ownership::default()),
         Box::new(owners_elsewhere::OwnersElsewhere::default()),
         Box::new(garbage::Garbage),
@@ -109,9 +114,12 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(namespace::Namespaces),
         Box::new(namespace_defaults::NamespaceDefaults),
         Box::new(nodes::Nodes),
+        Box::new(node_ranges::NodeRanges),
         Box::new(tokens::Tokens),
         Box::new(aggregated_roles::AggregatedRoles),
         Box::new(bootstrap_tokens::BootstrapTokens),
+        Box::new(certificates::Certificates),
+        Box::new(legacy_tokens::LegacyTokens),
         Box::new(volume_binding::VolumeBinding),
         Box::new(volume_protection::VolumeProtection::default()),
         Box::new(migrations::Migrations::default()),
@@ -154,7 +162,8 @@ mod tests {
         };
         let bootstrap = "token-cleaner-controller and bootstrap-signer-controller";
         let endpoints = "endpoints-controller, endpointslice-mirroring-controller and ttl-controller";
-        assert_eq!(judges(ListedKind::Secret), ["serviceaccount-token-controller", bootstrap]);
+        let legacy = "legacy-serviceaccount-token-cleaner-controller";
+        assert_eq!(judges(ListedKind::Secret), ["serviceaccount-token-controller", bootstrap, legacy]);
         assert_eq!(judges(ListedKind::ClusterRole), ["clusterrole-aggregation-controller"]);
         assert_eq!(judges(ListedKind::Service), ["endpointslice-controller", endpoints]);
         assert_eq!(

@@ -461,6 +461,17 @@ pub(super) fn request_condition(object: &Value, _: Timestamp) -> Value {
     json!(status)
 }
 
+/// The last decision of a PodCertificateRequest.
+pub(super) fn pod_request_state(object: &Value, _: Timestamp) -> Value {
+    let decisions = list(object, "/status/conditions").filter_map(|condition| condition["type"].as_str());
+    let decision = decisions.filter(|kind| matches!(*kind, "Issued" | "Denied" | "Failed")).last();
+    json!(decision.unwrap_or("Pending"))
+}
+
+pub(super) fn pod_request_annotations(object: &Value, _: Timestamp) -> Value {
+    json!(labels(object.pointer("/spec/unverifiedUserAnnotations")))
+}
+
 pub(super) fn class_parameters(object: &Value, _: Timestamp) -> Value {
     let kind = word(object, "/spec/parameters/kind");
     let group = word(object, "/spec/parameters/apiGroup");

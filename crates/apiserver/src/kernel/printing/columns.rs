@@ -346,6 +346,18 @@ static KINDS: &[(&str, &[Column])] = &[
     ),
     ("ClusterTrustBundle", &[NAME, text("SignerName", Source::At("/spec/signerName", "<none>"))]),
     (
+        "PodCertificateRequest",
+        &[
+            NAME,
+            text("PodName", Source::At("/spec/podName", "")),
+            text("ServiceAccountName", Source::At("/spec/serviceAccountName", "")),
+            text("NodeName", Source::At("/spec/nodeName", "")),
+            text("SignerName", Source::At("/spec/signerName", "")),
+            text("State", Source::Call(cells::pod_request_state)),
+            text("UnverifiedUserAnnotations", Source::Call(cells::pod_request_annotations)),
+        ],
+    ),
+    (
         "IngressClass",
         &[
             NAME,

@@ -143,34 +143,6 @@ fn nodes_start_tainted_and_keep_their_status() {
 }
 
 #[test]
-fn certificate_signing_request_records_the_requester_and_separates_approval() {
-    let mut server = TestServer::new();
-    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    let body = json!({"metadata": {"name": "r"}, "spec": {"request": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0=", "signerName": "example.com/s",
-        "usages": ["client auth"], "username": "john"}});
-    let user = User::new("jane", &["people"]);
-    let (code, request) = server.send_as(&user, Method::POST, requests, &body);
-    assert_eq!((code, &request["spec"]["username"]), (201, &json!("jane")));
-    assert_eq!(request["spec"]["groups"], json!(["people", "system:authenticated"]));
-    let mut approved = request;
-    approved["status"]["conditions"] = json!([{"type": "Approved", "status": "True", "reason": "ok"}]);
-    // The status subresource can neither add nor remove an approval.
-    let (code, refusal) = server.put(&format!("{requests}/r/status"), &approved);
-    assert_eq!((code, &refusal["details"]["causes"][0]["field"]), (422, &json!("status.conditions")));
-    let (_, decided) = server.put(&format!("{requests}/r/approval"), &approved);
-    assert_eq!(decided["status"]["conditions"][0]["lastUpdateTime"], "2026-01-02T03:04:05Z");
-    let mut undecided = decided.clone();
-    undecided["status"] = json!({});
-    assert_eq!(server.put(&format!("{requests}/r/status"), &undecided).0, 422);
-    let mut issued = decided;
-    let pem = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t";
-    issued["status"]["certificate"] = json!(pem);
-    let (_, issued) = server.put(&format!("{requests}/r/status"), &issued);
-    assert_eq!(issued["status"]["conditions"][0]["type"], "Approved");
-    assert_eq!(issued["status"]["certificate"], pem);
-}
-
-#[test]
 fn events_are_served_in_two_groups() {
     let mut server = TestServer::new();
     let (core, events) =

@@ -2,6 +2,7 @@
 
 mod access;
 mod applies;
+mod certificates;
 mod custom;
 mod deletes;
 mod discoveries;

@@ -1,39 +1,10 @@
-//! Validation of RBAC kinds and CertificateSigningRequests.
+//! Validation of RBAC kinds.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::naming;
 use super::super::status::FieldError;
-use super::{Errors, is_set, list, refuse_text, rules, text};
-
-/// Valid key usages.
-const USAGES: &[&str] = &[
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-];
+use super::{Errors, list, refuse_text, rules, text};
 
 pub(super) fn role(new: &Value, errors: &mut Errors) {
     policy_rules(new, true, errors);
@@ -98,74 +69,5 @@ pub(super) fn binding(namespaced: bool, new: &Value, errors: &mut Errors) {
                 errors.push(FieldError::required(&format!("{path}.namespace"), ""));
             }
         }
-    }
-}
-
-pub(super) fn signing_request(new: &Value, errors: &mut Errors) {
-    let pem = STANDARD.decode(text(new, "/spec/request")).unwrap_or_default();
-    if !String::from_utf8_lossy(&pem).contains("BEGIN CERTIFICATE REQUEST") {
-        let why = "PEM block type must be CERTIFICATE REQUEST";
-        errors.push(FieldError::invalid("spec.request", &new["spec"]["request"], why));
-    }
-    let signer = text(new, "/spec/signerName");
-    if !signer.is_empty() && signer.split_once('/').is_none_or(|(domain, _)| !domain.contains('.')) {
-        let why = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-        errors.push(FieldError::invalid("spec.signerName", &json!(signer), why));
-    }
-    let usages = list(new, "/spec/usages");
-    for (at, usage) in usages.iter().enumerate() {
-        let field = format!("spec.usages[{at}]");
-        let word = usage.as_str().unwrap_or_default();
-        if !USAGES.contains(&word) {
-            let supported: Vec<String> = USAGES.iter().map(|usage| format!("{usage:?}")).collect();
-            errors.push(FieldError::not_supported(&field, word, &supported.join(", ")));
-        }
-        if usages[..at].contains(usage) {
-            errors.push(FieldError::duplicate(&field, usage));
-        }
-    }
-}
-
-/// Approved and Denied conditions cannot be removed or changed.
-pub(super) fn approval_conditions(approves: bool, old: &Value, new: &Value, errors: &mut Errors) {
-    let conditions = |object: &Value| list(object, "/status/conditions").to_vec();
-    let known = conditions(old);
-    for (at, condition) in conditions(new).iter().enumerate() {
-        let kind = text(condition, "/type");
-        let status = text(condition, "/status");
-        if matches!(kind, "Approved" | "Denied" | "Failed") && status != "True" {
-            errors.push(FieldError::not_supported(
-                &format!("status.conditions[{at}].status"),
-                status,
-                "\"True\"",
-            ));
-        }
-    }
-    let has = |list: &[Value], kind: &str| list.iter().any(|condition| condition["type"] == kind);
-    let all = conditions(new);
-    if has(&all, "Approved") && has(&all, "Denied") {
-        let why = "must specify at most one of: `conditions[{\"type\": \"Approved\"}]`, `conditions[{\"type\": \
-                   \"Denied\"}]`";
-        errors.push(FieldError::invalid("status.conditions", &new["status"]["conditions"], why));
-    }
-    for kind in ["Approved", "Denied", "Failed"] {
-        let added = has(&all, kind) && !has(&known, kind);
-        if added && !approves && kind != "Failed" {
-            let why = format!("updates may not add a condition of type {kind:?}");
-            errors.push(FieldError::forbidden("status.conditions", &why));
-        }
-        if has(&known, kind) && !has(&all, kind) {
-            let why = format!("updates may not remove a condition of type {kind:?}");
-            errors.push(FieldError::forbidden("status.conditions", &why));
-        }
-    }
-    let pem = STANDARD.decode(text(new, "/status/certificate")).unwrap_or_default();
-    let changed = old["status"]["certificate"] != new["status"]["certificate"];
-    if is_set(new, "/status/certificate")
-        && changed
-        && !String::from_utf8_lossy(&pem).contains("BEGIN CERTIFICATE")
-    {
-        let why = "must contain at least one CERTIFICATE PEM block";
-        errors.push(FieldError::invalid("status.certificate", &json!("<certificate data>"), why));
     }
 }

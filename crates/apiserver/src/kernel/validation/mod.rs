@@ -4,6 +4,7 @@
 //! rely on are implemented: some objects that kube-apiserver would reject are accepted.
 
 mod access;
+mod certificates;
 mod extensions;
 mod gated;
 mod kinds;
@@ -102,7 +103,7 @@ fn validate_main(resource: &Resource, old: Option<&Value>, new: &Value, errors: 
         Strategy::Role => access::role(new, errors),
         Strategy::ClusterRole => access::cluster_role(new, errors),
         Strategy::ClusterRoleBinding => access::binding(resource.namespaced, new, errors),
-        Strategy::CertificateSigningRequest => access::signing_request(new, errors),
+        Strategy::CertificateSigningRequest => certificates::signing_request(old, new, errors),
         Strategy::Service => networking::service(old, new, errors),
         Strategy::Ingress => networking::ingress(new, errors),
         Strategy::NetworkPolicy => networking::network_policy(new, errors),
@@ -135,6 +136,8 @@ fn validate_main(resource: &Resource, old: Option<&Value>, new: &Value, errors: 
 /// Kinds that have no strategy.
 fn plain(kind: &str, old: Option<&Value>, new: &Value, errors: &mut Errors) {
     match kind {
+        "ClusterTrustBundle" => certificates::trust_bundle(old, new, errors),
+        "PodCertificateRequest" => certificates::pod_request(old, new, errors),
         "IngressClass" => networking::ingress_class(new, errors),
         "CSINode" => storage::node_drivers(old, new, errors),
         "ValidatingAdmissionPolicyBinding" => extensions::policy_binding(new, errors),

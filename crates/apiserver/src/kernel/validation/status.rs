@@ -52,8 +52,11 @@ pub(super) fn validate(resource: &Resource, approves: bool, old: &Value, new: &V
         Strategy::Node => super::kinds::node_addresses(status, errors),
         Strategy::Ingress => ingress_addresses(status, errors),
         Strategy::ResourceClaim => super::extensions::claim_status(old, new, errors),
-        Strategy::CertificateSigningRequest => super::access::approval_conditions(approves, old, new, errors),
+        Strategy::CertificateSigningRequest => {
+            super::certificates::request_status(approves, old, new, errors);
+        }
         Strategy::Plain => match resource.kind {
+            "PodCertificateRequest" => super::certificates::pod_request_status(old, new, errors),
             "StorageVersionMigration" => super::migrations::migration_status(old, new, errors),
             "StorageVersion" => super::migrations::storage_version_status(new, errors),
             _ => {}

@@ -1,0 +1,118 @@
+//! Legacy token Secrets: only one that is unused, marked long ago and mounted by no pod is deleted.
+
+use keleustes_apiserver::ApiServer;
+use serde_json::{Value, json};
+
+use super::Checker;
+use super::objects::describe;
+use crate::recorder::{ObservedWrite, text};
+
+const NAMESPACE: &str = "kube-system";
+const ACCOUNT: &str = "legacy";
+const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+/// The only Secret that may be deleted.
+const OLD: &str = "legacy-old";
+/// The others: used, mounted by a pod, not marked yet, not generated.
+const KEPT: [&str; 4] = ["legacy-used", "legacy-mounted", "legacy-new", "legacy-manual"];
+
+/// Follows the deletions of legacy tokens.
+pub struct LegacyTokens;
+
+/// The tokens of a ServiceAccount, the pod that mounts one, and the day on which tracking began, as they are when a
+/// storm begins. No clock of a storm reaches 2098.
+pub(crate) fn initial_objects() -> Vec<Value> {
+    let secret = |name: &str| {
+        let mut labels = json!({});
+        if name != "legacy-new" {
+            labels[INVALID_SINCE] = json!("2020-02-01");
+        }
+        if name == "legacy-used" {
+            labels[LAST_USED] = json!("2098-01-01");
+        }
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+            "metadata": {"namespace": NAMESPACE, "name": name, "labels": labels,
+                         "creationTimestamp": "2020-01-01T00:00:00Z",
+                         "annotations": {"kubernetes.io/service-account.name": ACCOUNT}},
+        })
+    };
+    let generated = [OLD, KEPT[0], KEPT[1], KEPT[2]].map(|name| json!({"name": name}));
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": NAMESPACE, "name": ACCOUNT},
+        "secrets": generated,
+    });
+    // It has ended and no scheduler binds it, so that no node can take it away.
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": NAMESPACE, "name": "legacy-pod"},
+        "spec": {"schedulerName": "none", "containers": [{"name": "c", "image": "any:0"}],
+                 "volumes": [{"name": "v", "secret": {"secretName": "legacy-mounted"}}]},
+        "status": {"phase": "Succeeded"},
+    });
+    let tracking = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"since": "2020-01-01"},
+        "metadata": {"namespace": NAMESPACE, "name": "kube-apiserver-legacy-service-account-token-tracking"},
+    });
+    let secrets = [OLD].into_iter().chain(KEPT).map(secret);
+    [account, pod, tracking].into_iter().chain(secrets).collect()
+}
+
+impl Checker for LegacyTokens {
+    fn name(&self) -> &'static str {
+        "legacy-serviceaccount-token-cleaner-controller"
+    }
+
+    fn on_write(&mut self, write: &ObservedWrite, _: &ApiServer) -> Result<(), String> {
+        let Some(before) = write.before.as_ref().filter(|_| write.by_manager() && write.succeeded()) else {
+            return Ok(());
+        };
+        let is_kept = KEPT.contains(&write.request.name.as_str()) && write.request.namespace == NAMESPACE;
+        if write.request.resource != "secrets" || !is_kept {
+            return Ok(());
+        }
+        if write.after.is_none() {
+            return Err(format!(
+                "{} was deleted, which is in use or not marked long enough",
+                describe(before)
+            ));
+        }
+        let mark = |object: &Value| object["metadata"]["labels"][INVALID_SINCE].clone();
+        let after = write.after.as_deref().unwrap_or(&Value::Null);
+        if mark(before).is_string() && mark(before) != mark(after) {
+            return Err(format!("the mark of {} was changed", describe(before)));
+        }
+        Ok(())
+    }
+
+    fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
+        let missing = KEPT.iter().find(|name| server.object("secrets", NAMESPACE, name).is_none());
+        if let Some(name) = missing {
+            return Err(format!("{name} is gone"));
+        }
+        let listed = server.object("serviceaccounts", NAMESPACE, ACCOUNT).ok_or("the account is gone")?;
+        let mut names = listed["secrets"].as_array().into_iter().flatten().map(|one| text(one, "/name"));
+        let is_listed = names.any(|name| name == OLD);
+        let exists = server.object("secrets", NAMESPACE, OLD).is_some();
+        if exists == is_listed {
+            Ok(())
+        } else {
+            Err(format!("{OLD} exists: {exists}, is listed: {is_listed}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deleted_token_in_use_has_not_converged() {
+        let server = ApiServer::builder().build();
+        for object in initial_objects() {
+            server.seed(object).unwrap();
+        }
+        assert_eq!(LegacyTokens.check_converged(&server), Ok(()));
+        assert!(server.remove("secrets", NAMESPACE, "legacy-mounted"));
+        assert_eq!(LegacyTokens.check_converged(&server), Err("legacy-mounted is gone".to_owned()));
+    }
+}
