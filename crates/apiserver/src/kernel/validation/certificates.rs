@@ -220,7 +220,8 @@ fn bundle_name(bundle: &Value, signer: &str, errors: &mut Errors) {
             Some(start) if field.ends_with("generateName") => format!("{start}a"),
             _ => name.to_owned(),
         };
-        let found = if name.is_empty() && field.ends_with("generateName") {
+        // A missing name is reported with the metadata.
+        let found = if name.is_empty() {
             Vec::new()
         } else if signer.is_empty() && name.contains(':') {
             vec!["ClusterTrustBundle without signer name must not have \":\" in its name".to_owned()]
@@ -411,6 +412,10 @@ fn pod_request_spec_text(spec: &Value) -> String {
 
 /// Validates an update of the status of a PodCertificateRequest: it is issued, denied or failed once.
 pub(super) fn pod_request_status(old: &Value, new: &Value, errors: &mut Errors) {
+    // kube-apiserver validates the status only if the metadata are valid; clients can send another uid.
+    if old["metadata"]["uid"] != new["metadata"]["uid"] {
+        return;
+    }
     let before = errors.len();
     let all = list(new, "/status/conditions");
     for (at, condition) in all.iter().enumerate() {
