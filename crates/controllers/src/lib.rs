@@ -12,6 +12,7 @@ pub mod certificatesigningrequest_signing;
 mod cidr;
 pub mod clusterrole_aggregation;
 pub mod cronjob;
+mod csi_translation;
 pub mod daemonset;
 pub mod deployment;
 pub mod device_taint_eviction;

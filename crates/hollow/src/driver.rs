@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::clock::Clock;
 use crate::engine::{Engine, HollowStats, Writer};
-use crate::projections::{Attachment, Node, Pod, Volume};
+use crate::projections::{Attachment, CsiDriver, Node, Pod, Volume};
 
 /// A command from the handle.
 pub(crate) enum Command {
@@ -33,6 +33,7 @@ pub(crate) struct Driver {
     /// Only watched if enabled.
     pub(crate) volumes: Option<Reflector<Volume>>,
     pub(crate) attachments: Option<Reflector<Attachment>>,
+    pub(crate) csi_drivers: Option<Reflector<CsiDriver>>,
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) max_in_flight: usize,
 }
@@ -67,6 +68,7 @@ impl Driver {
                 delta = self.nodes.next() => self.apply_nodes(delta),
                 delta = next_of(&mut self.volumes) => self.apply_volumes(delta),
                 delta = next_of(&mut self.attachments) => self.apply_attachments(delta),
+                delta = next_of(&mut self.csi_drivers) => self.apply_csi_drivers(delta),
             }
         }
     }
@@ -132,6 +134,17 @@ impl Driver {
             Delta::Apply(attachment) => self.engine.observe_attachment(&attachment, now),
             Delta::Delete(attachment) => self.engine.forget_attachment(&attachment.key().name),
             Delta::DeleteKey { key, .. } => self.engine.forget_attachment(&key.name),
+            Delta::Bookmark(_) => {}
+        }
+    }
+
+    fn apply_csi_drivers(&mut self, delta: Delta<CsiDriver>) {
+        let now = self.clock.now();
+        match delta {
+            Delta::Replace { objects, .. } => self.engine.replace_csi_drivers(&objects, now),
+            Delta::Apply(driver) => self.engine.observe_csi_driver(&driver, now),
+            Delta::Delete(driver) => self.engine.forget_csi_driver(&driver.key().name, now),
+            Delta::DeleteKey { key, .. } => self.engine.forget_csi_driver(&key.name, now),
             Delta::Bookmark(_) => {}
         }
     }

@@ -14,7 +14,7 @@ use crate::driver::{Command, Driver};
 use crate::engine::{Engine, HollowStats};
 use crate::hollow_node::NodeConfig;
 use crate::kubelet::PodDefaults;
-use crate::projections::{Attachment, Node, Pod, Volume};
+use crate::projections::{Attachment, CsiDriver, Node, Pod, Volume};
 
 /// Hollow nodes and a scheduler, to be started with [`Hollow::builder`].
 #[derive(Debug)]
@@ -149,7 +149,6 @@ impl Builder {
         self
     }
 
-    /// How long pods with restart policy `Never` or `OnFailure` run before they succeed; default 2 s, `None`
     /// The exit code of containers of Jobs that are terminated gracefully; default 0. Programs that do not handle SIGTERM
     /// exit with 143, and their pod has failed.
     pub fn batch_killed_code(mut self, code: i32) -> Self {
@@ -157,6 +156,7 @@ impl Builder {
         self
     }
 
+    /// How long pods with restart policy `Never` or `OnFailure` run before they succeed; default 2 s, `None`
     /// for ever.
     pub fn batch_run_for(mut self, time: Option<Duration>) -> Self {
         self.pod_defaults.batch_run_for = time;
@@ -205,6 +205,7 @@ impl Builder {
             nodes: reflector(&self.client, &mut rng, Node::RESOURCE),
             volumes: self.volumes.then(|| reflector(&self.client, &mut rng, Volume::RESOURCE)),
             attachments: self.volumes.then(|| reflector(&self.client, &mut rng, Attachment::RESOURCE)),
+            csi_drivers: self.volumes.then(|| reflector(&self.client, &mut rng, CsiDriver::RESOURCE)),
             client: self.client,
             clock,
             commands,

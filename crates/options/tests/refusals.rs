@@ -33,7 +33,8 @@ fn rows() -> Vec<Row> {
 /// Proves OPT-1, OPT-3, OPT-5, OPT-9, OPT-10, OPT-21, OPT-22, OPT-24, OPT-25, OPT-26, OPT-34, OPT-36, OPT-40, OPT-41,
 /// OPT-60, OPT-42, OPT-61, OPT-43, OPT-44, OPT-45, OPT-46, OPT-47, OPT-48, OPT-49, OPT-50, OPT-51, OPT-52, OPT-53,
 /// OPT-54, OPT-62, OPT-70, OPT-71, OPT-72, OPT-73, OPT-76, OPT-77, OPT-78, OPT-79, OPT-80, OPT-81, OPT-82, OPT-83,
-/// OPT-95, LE-60, LE-61, LE-62, EPS-4, EPSM-4, IPAM-3, CSRS-3, CSRS-4, CSRS-12.
+/// OPT-95, LE-60, LE-61, LE-62, EPS-4, EPSM-4, IPAM-3, CSRS-3, CSRS-4, CSRS-12,
+/// AD-12.
 #[test]
 fn invalid_command_lines_are_refused_with_the_messages_of_the_original() {
     let rows = rows();

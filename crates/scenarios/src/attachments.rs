@@ -1,11 +1,11 @@
 //! Volumes of pods: attached to their node, refused to a second one, detached after their last pod, and taken from a
-//! node that is out of service.
+//! node that is out of service, or dead for six minutes.
 
 use std::time::Duration;
 
 use anyhow::ensure;
 use k8s_openapi::api::core::v1::{Event, Node, PersistentVolume, PersistentVolumeClaim, Pod};
-use k8s_openapi::api::storage::v1::VolumeAttachment;
+use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 use keleustes_hollow::{Hollow, HollowHandle};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
@@ -18,21 +18,21 @@ const DRIVER: &str = "driver.example.com";
 /// Nodes with an attacher, and a namespace with a bound claim.
 ///
 /// The names of the nodes are fixed, because those of VolumeAttachments are derived from them.
-struct AttachFixture<'w> {
+pub(crate) struct AttachFixture<'w> {
     cluster: &'w TestCluster,
     /// The prefix of the nodes and the name of the volume.
     name: &'static str,
     nodes: Api<Node>,
-    pods: Api<Pod>,
+    pub(crate) pods: Api<Pod>,
     claims: Api<PersistentVolumeClaim>,
-    volumes: Api<PersistentVolume>,
-    attachments: Api<VolumeAttachment>,
+    pub(crate) volumes: Api<PersistentVolume>,
+    pub(crate) attachments: Api<VolumeAttachment>,
     events: Api<Event>,
     hollow: HollowHandle,
 }
 
 impl<'w> AttachFixture<'w> {
-    async fn create(cluster: &'w TestCluster, name: &'static str) -> anyhow::Result<Self> {
+    pub(crate) async fn create(cluster: &'w TestCluster, name: &'static str) -> anyhow::Result<Self> {
         let namespace = cluster.namespace_with_service_account(name).await?;
         let admin = cluster.admin.clone();
         let hollow = Hollow::builder(admin.clone())
@@ -87,7 +87,7 @@ impl<'w> AttachFixture<'w> {
         self.cluster.eventually("the claim is bound", is_bound).await
     }
 
-    fn node(&self, at: usize) -> String {
+    pub(crate) fn node(&self, at: usize) -> String {
         format!("{}-{at}", self.name)
     }
 
@@ -96,7 +96,7 @@ impl<'w> AttachFixture<'w> {
     }
 
     /// Creates a pod on a node that uses the claim.
-    async fn pod(&self, name: &str, at: usize) -> anyhow::Result<()> {
+    pub(crate) async fn pod(&self, name: &str, at: usize) -> anyhow::Result<()> {
         let pod = json!({
             "metadata": {"name": name},
             "spec": {
@@ -108,13 +108,13 @@ impl<'w> AttachFixture<'w> {
         self.cluster.create(&self.pods, pod).await.map(drop)
     }
 
-    async fn delete_pod(&self, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn delete_pod(&self, name: &str) -> anyhow::Result<()> {
         self.pods.delete(name, &DeleteParams::default()).await?;
         let is_gone = async || Ok(self.pods.get_opt(name).await?.is_none().then_some(()));
         self.cluster.eventually(&format!("pod {name} is gone"), is_gone).await
     }
 
-    async fn pod_runs(&self, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn pod_runs(&self, name: &str) -> anyhow::Result<()> {
         let runs = async || {
             let pod = self.pods.get(name).await?;
             let phase = pod.status.and_then(|status| status.phase);
@@ -124,7 +124,7 @@ impl<'w> AttachFixture<'w> {
     }
 
     /// The VolumeAttachments of the volume: the node and whether it is attached.
-    async fn attached(&self) -> anyhow::Result<Vec<(String, bool)>> {
+    pub(crate) async fn attached(&self) -> anyhow::Result<Vec<(String, bool)>> {
         let all = self.attachments.list(&ListParams::default()).await?;
         let of_it =
             |one: &VolumeAttachment| one.spec.source.persistent_volume_name.as_deref() == Some(self.name);
@@ -133,13 +133,13 @@ impl<'w> AttachFixture<'w> {
         Ok(all.into_iter().filter(of_it).map(state).collect())
     }
 
-    async fn attachments_become(&self, expected: &[(String, bool)]) -> anyhow::Result<()> {
+    pub(crate) async fn attachments_become(&self, expected: &[(String, bool)]) -> anyhow::Result<()> {
         let ask = async || Ok((self.attached().await? == expected).then_some(()));
         self.cluster.eventually(&format!("the attachments are {expected:?}"), ask).await
     }
 
     /// Waits until a node lists the volume, or no longer, in both lists of its status.
-    async fn node_reports(&self, at: usize, is_attached: bool) -> anyhow::Result<()> {
+    pub(crate) async fn node_reports(&self, at: usize, is_attached: bool) -> anyhow::Result<()> {
         let name = self.unique_name();
         let ask = async || {
             let node = serde_json::to_value(self.nodes.get(&self.node(at)).await?)?;
@@ -170,7 +170,7 @@ impl<'w> AttachFixture<'w> {
         self.cluster.eventually(&format!("an event about {pod}: {expected}"), ask).await
     }
 
-    async fn clear(self) -> anyhow::Result<()> {
+    pub(crate) async fn clear(self) -> anyhow::Result<()> {
         for at in 0..2 {
             self.nodes.delete(&self.node(at), &DeleteParams::default()).await?;
         }
@@ -255,5 +255,61 @@ pub(crate) async fn volume_in_use_leaves_an_out_of_service_node_only(
     let node = fixture.nodes.get(&fixture.node(0)).await?;
     let attached = node.status.as_ref().and_then(|status| status.volumes_attached.as_ref());
     ensure!(attached.is_none_or(Vec::is_empty), "{} lists volumes", node.name_any());
+    fixture.clear().await
+}
+
+/// How long a volume in use stays on a node that is not Ready.
+const FORCE_DETACH_AFTER: Duration = Duration::from_secs(360);
+
+/// Proves AD-48, AD-49, AD-91, AD-121.
+pub(crate) async fn volume_of_a_dead_node_is_detached_after_six_minutes(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = AttachFixture::create(cluster, "six-minutes").await?;
+    fixture.pod("one", 0).await?;
+    fixture.pod_runs("one").await?;
+    fixture.node_reports(0, true).await?;
+    // The kubelet stops reporting, so the volume stays in use after the pod is gone.
+    fixture.hollow.fail_node(&fixture.node(0)).await;
+    fixture.pods.delete("one", &DeleteParams::default().grace_period(0)).await?;
+    let gone_at = tokio::time::Instant::now();
+    fixture.pod("two", 1).await?;
+    let waiting = "Waiting for detach for volume \"six-minutes\" Volume is already exclusively attached to one node, \
+                   waiting on detach before it can be attached to another node";
+    fixture.message_becomes("two", waiting).await?;
+    cluster.checkpoint("the second node waits").await;
+    while gone_at.elapsed() < FORCE_DETACH_AFTER - Duration::from_secs(2) {
+        ensure!(fixture.attached().await? == [(fixture.node(0), true)], "it is in use");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    fixture.attachments_become(&[(fixture.node(1), true)]).await?;
+    ensure!(gone_at.elapsed() >= FORCE_DETACH_AFTER, "detached after {:?}", gone_at.elapsed());
+    fixture.pod_runs("two").await?;
+    fixture.node_reports(1, true).await?;
+    let node = fixture.nodes.get(&fixture.node(0)).await?;
+    let attached = node.status.as_ref().and_then(|status| status.volumes_attached.as_ref());
+    ensure!(attached.is_none_or(Vec::is_empty), "{} lists volumes", node.name_any());
+    cluster.checkpoint("the second node has it").await;
+    fixture.delete_pod("two").await?;
+    fixture.attachments_become(&[]).await?;
+    fixture.clear().await
+}
+
+/// Proves AD-23.
+pub(crate) async fn pod_does_not_wait_for_a_driver_that_attaches_nothing(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let drivers: Api<CSIDriver> = Api::all(cluster.admin.clone());
+    let driver = json!({"metadata": {"name": DRIVER}, "spec": {"attachRequired": false}});
+    cluster.create(&drivers, driver).await?;
+    let fixture = AttachFixture::create(cluster, "no-attach").await?;
+    fixture.pod("one", 0).await?;
+    fixture.pod_runs("one").await?;
+    cluster.settle().await;
+    ensure!(fixture.attached().await?.is_empty(), "the driver attaches nothing");
+    fixture.node_reports(0, false).await?;
+    cluster.checkpoint("the pod runs").await;
+    drivers.delete(DRIVER, &DeleteParams::default()).await?;
+    fixture.delete_pod("one").await?;
     fixture.clear().await
 }

@@ -8,6 +8,7 @@
 mod accepted;
 mod accounts;
 mod admission_policies;
+mod attachment_handover;
 mod attachments;
 mod autoscalers;
 mod bootstrap_tokens;
@@ -73,6 +74,8 @@ pub struct Scenario {
 pub enum RunsOn {
     /// Everywhere, with any manager.
     Anywhere,
+    /// Everywhere, with any manager; on a real control plane only if it is named, because it takes minutes there.
+    Slow,
     /// Only on a real control plane, with any manager.
     RealCluster,
     /// Only with processes that can be killed, paused and started again.
@@ -206,6 +209,8 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere attachments::volume_is_attached_with_its_pod_and_detached_after_it;
     Anywhere attachments::second_node_waits_for_a_volume_that_the_first_has;
     Anywhere attachments::volume_in_use_leaves_an_out_of_service_node_only;
+    Slow attachments::volume_of_a_dead_node_is_detached_after_six_minutes;
+    Anywhere attachments::pod_does_not_wait_for_a_driver_that_attaches_nothing;
     Anywhere volumes::claim_binds_the_smallest_volume_and_releases_it;
     Anywhere volumes::external_driver_provisions_a_volume_and_is_left_to_delete_it;
     Anywhere volumes::delayed_claim_is_provisioned_after_a_node_is_selected;
@@ -297,4 +302,5 @@ pub const ALL: &[Scenario] = scenarios! {
     BesideOriginal failover::leadership_alternates_with_the_original;
     BesideOriginal handover::leaders_change_during_rollouts;
     BesideOriginal shadow::shadow_agrees_with_the_original;
+    BesideOriginal attachment_handover::leaders_change_during_attach_and_detach;
 };

@@ -74,7 +74,8 @@ async fn play(group: &Group) {
     let cluster = TestCluster::new(admin, None, Duration::from_secs(60));
     // `SCENARIO` selects by a part of the name.
     let selected = std::env::var("SCENARIO").unwrap_or_default();
-    let anywhere = group.scenarios.iter().filter(|scenario| scenario.runs_on == RunsOn::Anywhere);
+    let can_run = |runs_on| matches!(runs_on, RunsOn::Anywhere | RunsOn::Slow);
+    let anywhere = group.scenarios.iter().filter(|scenario| can_run(scenario.runs_on));
     for scenario in anywhere.filter(|scenario| scenario.name.contains(&selected)) {
         if let Err(error) = (scenario.play)(&cluster).await {
             panic!("{}: {error:#}", scenario.name);

@@ -1,5 +1,7 @@
 //! What happens to a cluster, as data: user actions and faults with their times.
 
+use std::time::Duration;
+
 use keleustes_client::PropagationPolicy;
 use keleustes_objects::{self as objects, Key, Kind as _, Resource};
 use serde::{Deserialize, Serialize};
@@ -18,6 +20,9 @@ pub struct Schedule {
     /// Whether managers have lease lock files, so that a restarted one may take its predecessor's lease at once.
     #[serde(default)]
     pub lease_lock_files: bool,
+    /// Whether a CSI driver provisions and attaches volumes, and kubelets wait for them.
+    #[serde(default)]
+    pub storage: bool,
     /// The actions, sorted by time.
     pub actions: Vec<TimedAction>,
 }
@@ -72,6 +77,34 @@ pub enum Action {
     FailNode(usize),
     /// A failed node works again.
     RecoverNode(usize),
+    /// The next operations of the CSI driver go wrong, this many times.
+    FailDriver(DriverOperation, DriverFault, u32),
+}
+
+/// An operation of the CSI driver that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriverOperation {
+    /// It creates a volume for a claim.
+    Provision,
+    /// It deletes a released volume.
+    Delete,
+    /// It expands a volume.
+    Expand,
+}
+
+/// What goes wrong with an operation of the CSI driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriverFault {
+    /// The storage refuses.
+    Refuse,
+    /// Everything is done, and the driver does not learn that.
+    LoseResponse,
+    /// Only the first request is sent.
+    Partial,
+    /// The operation takes this number of milliseconds longer.
+    Hang(u64),
 }
 
 /// A kind whose lists can fail. A failing kind must not affect the others through anything but a controller's start, or
@@ -108,6 +141,27 @@ impl ListedKind {
     #[must_use]
     pub const fn has_owners(self) -> bool {
         matches!(self, Self::EndpointSlice | Self::ControllerRevision)
+    }
+}
+
+impl From<DriverOperation> for keleustes_hollow::DriverOperation {
+    fn from(operation: DriverOperation) -> Self {
+        match operation {
+            DriverOperation::Provision => Self::Provision,
+            DriverOperation::Delete => Self::Delete,
+            DriverOperation::Expand => Self::Expand,
+        }
+    }
+}
+
+impl From<DriverFault> for keleustes_hollow::DriverFault {
+    fn from(fault: DriverFault) -> Self {
+        match fault {
+            DriverFault::Refuse => Self::Refused,
+            DriverFault::LoseResponse => Self::LostResponse,
+            DriverFault::Partial => Self::Partial,
+            DriverFault::Hang(time) => Self::Hang(Duration::from_millis(time)),
+        }
     }
 }
 
@@ -198,6 +252,69 @@ pub enum UserAction {
     ChangeDevices(String, String, DeviceChange),
     /// Changes the CertificateSigningRequest of this name.
     ChangeCertificateRequest(String, CertificateRequestChange),
+    /// Changes the claim of this namespace and name whose volume a CSI driver provisions, or the pods that use it.
+    ChangeStorage(String, String, StorageChange),
+    /// Sets or removes the taint of a node that is shut down for certain.
+    SetOutOfService(usize, bool),
+    /// Cordons a node and deletes its pods that use storage.
+    DrainNode(usize),
+}
+
+/// A change to a dynamically provisioned claim, its volume, its attachments, or the pods that use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StorageChange {
+    /// Creates the claim, for one node or for several.
+    CreateClaim {
+        /// Its class.
+        class: StorageKind,
+        /// Whether several nodes may have its volume at once.
+        shared: bool,
+    },
+    /// Selects a node for a claim that waits for its first consumer, as the scheduler does.
+    SelectNode(usize),
+    /// Asks for a larger volume.
+    GrowClaim,
+    /// Deletes the claim.
+    DeleteClaim,
+    /// Creates the pod of this number on a node; with an ephemeral volume if the flag is set.
+    CreatePod(u8, usize, bool),
+    /// Deletes the pod of this number; without waiting for its node if the flag is set.
+    DeletePod(u8, bool),
+    /// Changes the reclaim policy of the volume to Retain, or back.
+    Retain(bool),
+    /// Changes how attaching and detaching the volume goes.
+    SetAttaching(Attaching),
+    /// Deletes a VolumeAttachment of the volume by hand.
+    DeleteAttachment,
+}
+
+/// The StorageClass of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StorageKind {
+    /// Volumes are deleted with their claims.
+    Deleted,
+    /// Volumes are retained.
+    Retained,
+    /// Volumes are provisioned when a node is selected.
+    Delayed,
+}
+
+/// How attaching and detaching a volume goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Attaching {
+    /// Both succeed at once.
+    Works,
+    /// Attaching takes this number of seconds.
+    AttachesAfter(u16),
+    /// Attaching fails.
+    AttachFails,
+    /// Detaching takes this number of seconds.
+    DetachesAfter(u16),
+    /// Detaching fails.
+    DetachFails,
 }
 
 /// A change to a CertificateSigningRequest.
@@ -457,6 +574,8 @@ pub enum Party {
     Manager(usize),
     /// All nodes.
     Nodes,
+    /// The provisioner of the CSI driver.
+    Driver,
 }
 
 /// A class of requests.

@@ -5,10 +5,14 @@ use crate::actions::{
     Kind, ObjectRef, ObjectSpec, PodBehaviour, Schedule, SliceTampering, TimedAction, TokenTampering,
     UserAction, VolumeChange,
 };
+use crate::generate_storage::storage_actions;
+
+/// One storm of this many has a CSI driver.
+const STORAGE_EVERY: u64 = 4;
 
 /// The namespaces that users work in; the first always exists.
 pub const NAMESPACES: [&str; 3] = ["default", "harbour", "reef"];
-const NAMES: [&str; 3] = ["oar", "sail", "hull"];
+pub(crate) const NAMES: [&str; 3] = ["oar", "sail", "hull"];
 const WORKLOADS: [Kind; 6] = [
     Kind::Deployment,
     Kind::StatefulSet,
@@ -26,7 +30,7 @@ pub(crate) const QUICK_HANDOVERS: bool = true;
 /// In one of this number of storms, lists of one kind fail.
 const FAILING_LISTS_EVERY: u64 = 8;
 /// The first action comes when the managers have had time to start.
-const FIRST_AT: u64 = 2_000;
+pub(crate) const FIRST_AT: u64 = 2_000;
 
 /// The schedule of a seed.
 #[must_use]
@@ -52,7 +56,9 @@ pub fn generate_schedule(seed: u64) -> Schedule {
     let rbac = generator.rng.u8(..100) < 20;
     // Half of all storms, whatever else is drawn.
     let lease_lock_files = seed.count_ones().is_multiple_of(2);
-    let mut schedule = Schedule { seed, managers, nodes, rbac, lease_lock_files, actions: Vec::new() };
+    let storage = seed.is_multiple_of(STORAGE_EVERY);
+    let mut schedule =
+        Schedule { seed, managers, nodes, rbac, lease_lock_files, storage, actions: Vec::new() };
     for _ in 0..actions {
         at += generator.rng.u64(..mean_gap_ms * 2);
         let actions = if with_faults && generator.rng.u8(..100) < 45 {
@@ -85,6 +91,9 @@ pub fn generate_schedule(seed: u64) -> Schedule {
     }
     if seed % CERTIFICATES_EVERY == 1 {
         schedule.actions.extend(certificate_actions(seed, at));
+    }
+    if schedule.storage {
+        schedule.actions.extend(storage_actions(seed, nodes, with_faults, at));
     }
     if with_faults && seed % FAILING_LISTS_EVERY == 1 {
         schedule.actions.extend(generator.failing_lists(at));

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`actions`] | what happens to a cluster, as data: a schedule can be printed, saved and shrunk |
 //! | [`generate`] | generates a schedule from a seed: the user actions |
+//! | `generate_storage` | generates the actions about volumes of a CSI driver |
 //! | `faults` | generates the faults of a schedule |
 //! | [`bodies`] | bodies of the objects that users create |
 //! | `fault_effects` | faults as the affected client sees them |
@@ -18,6 +19,7 @@
 //! | [`user`] | performs user actions |
 //! | `user_interference` | user actions on objects that controllers create |
 //! | `user_devices` | user actions on pods with devices, their claims and taints |
+//! | `user_storage` | user actions on claims that a CSI driver provisions |
 //! | `user_volumes` | user actions on claims, volumes and the pods that use them |
 //! | [`storm`] | runs one schedule |
 //! | [`log_capture`] | adds the managers' log lines to the transcript |
@@ -34,6 +36,7 @@ pub mod checks;
 mod fault_effects;
 mod faults;
 pub mod generate;
+mod generate_storage;
 pub mod log_capture;
 pub mod mutants;
 pub mod network;
@@ -49,6 +52,7 @@ pub mod user;
 mod user_certificates;
 mod user_devices;
 mod user_interference;
+mod user_storage;
 mod user_volumes;
 mod without_gate;
 mod wrapped_io;

@@ -42,8 +42,7 @@ mod tests {
     #[test]
     fn only_the_needed_actions_are_kept() {
         let actions = (0..37).map(|at| TimedAction { at_ms: at, action: Action::Compact }).collect();
-        let schedule =
-            Schedule { seed: 1, managers: 1, nodes: 1, rbac: false, lease_lock_files: false, actions };
+        let schedule = Schedule { seed: 1, managers: 1, nodes: 1, actions, ..Schedule::default() };
         let mut runs = 0;
         let minimal_failing = minimal_failing(&schedule, |schedule| {
             runs += 1;

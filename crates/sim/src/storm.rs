@@ -12,7 +12,7 @@ use keleustes_controllers::certificatesigningrequest_signing::{
     BuiltInSigner, CertificateSigningRequestSigningOptions,
 };
 use keleustes_controllers::{ControllersOptions, all_controllers, certificates};
-use keleustes_hollow::{Hollow, HollowHandle};
+use keleustes_hollow::{Hollow, HollowHandle, StorageDriver, StorageDriverHandle};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::actions::{Action, Party, Schedule, TimedAction, UserAction, node};
@@ -21,7 +21,7 @@ use crate::network::{Network, SimulatedTransport};
 use crate::process::{ControllerFactory, ManagerOptions, Process};
 use crate::recorder::{LeaseHolder, Recorder};
 use crate::user::SimulatedUser;
-use crate::{log_capture, panics, signer};
+use crate::{log_capture, panics, signer, user_storage};
 
 /// The start time of every simulated cluster: 2026-01-01T00:00:00Z.
 pub const START_NANOSECONDS: i64 = 1_767_225_600_000_000_000;
@@ -143,6 +143,8 @@ struct SimulatedCluster<'a> {
     network: Arc<Network>,
     processes: Vec<Process>,
     nodes: HollowHandle,
+    /// The CSI driver, in storms with storage.
+    driver: Option<StorageDriverHandle>,
     user: SimulatedUser,
     /// The skew of the API server's wall clock, in seconds.
     clock_skew: Arc<AtomicI64>,
@@ -200,7 +202,9 @@ impl<'a> SimulatedCluster<'a> {
             .build();
         let initial_objects =
             [checks::bootstrap_tokens::initial_objects, checks::legacy_tokens::initial_objects];
-        for object in initial_objects.into_iter().flat_map(|objects| objects()) {
+        let initial_objects = initial_objects.into_iter().flat_map(|objects| objects());
+        let classes = schedule.storage.then(user_storage::initial_objects).into_iter().flatten();
+        for object in initial_objects.chain(classes) {
             server.seed(object).unwrap_or_else(|error| panic!("the initial objects are valid: {error:?}"));
         }
         let recorder = Recorder::new(checks::all(), options.transcript);
@@ -211,8 +215,14 @@ impl<'a> SimulatedCluster<'a> {
             .zones(ZONES)
             .seed(rng.u64(..))
             .scheduler(true)
+            .volumes(schedule.storage)
             .wall_time(start)
             .start();
+        let driver = schedule.storage.then(|| {
+            let transport = SimulatedTransport::new(&network, User::admin(), Some(Party::Driver), "driver");
+            let client = kube::Client::new(transport, "default");
+            StorageDriver::new(client, user_storage::DRIVER).seed(schedule.seed).start()
+        });
         let start = |number| {
             let (network, recorder) = (network.clone(), recorder.clone());
             let StormOptions { controllers, checks_lease, uses_predecessor_state, .. } = options.clone();
@@ -225,7 +235,7 @@ impl<'a> SimulatedCluster<'a> {
             SimulatedTransport::new(&network, User::admin(), None, "user"),
             "default",
         ));
-        Self { schedule, server, recorder, network, processes, nodes, user, clock_skew }
+        Self { schedule, server, recorder, network, processes, nodes, driver, user, clock_skew }
     }
 
     async fn perform(&self, action: &Action) {
@@ -255,6 +265,11 @@ impl<'a> SimulatedCluster<'a> {
             }
             Action::FailNode(number) => drop(self.nodes.fail_node(&node(*number)).await),
             Action::RecoverNode(number) => drop(self.nodes.recover_node(&node(*number)).await),
+            Action::FailDriver(operation, fault, times) => {
+                if let Some(driver) = &self.driver {
+                    driver.fail((*operation).into(), (*fault).into(), *times).await;
+                }
+            }
         }
     }
 
@@ -307,6 +322,9 @@ impl<'a> SimulatedCluster<'a> {
             self.user.restore_node(&node(number)).await;
         }
         self.user.remove_blockers().await;
+        if self.schedule.storage {
+            self.user.restore_volumes().await;
+        }
         self.check_failing_lists().await;
         self.wait_until_quiescent(true, || self.recorder.not_converged(&self.server)).await;
         if !self.recorder.has_violations() {

@@ -14,6 +14,7 @@ use crate::bodies;
 use crate::checks::objects::controller_ref;
 use crate::generate::NAMESPACES;
 use crate::recorder::text;
+use crate::user_interference::{OUT_OF_SERVICE, USER_TAINT};
 
 /// A finalizer that no controller removes.
 const FOREIGN_FINALIZER: &str = "example.com/hold";
@@ -175,18 +176,19 @@ impl SimulatedUser {
 
     /// Taints a node with NoExecute and binds a new pod to it afterwards.
     pub async fn taint_and_bind_pod(&self, node: &str) {
-        self.set_taint(&Key::cluster(node), true).await;
+        self.set_taint(&Key::cluster(node), USER_TAINT, true).await;
         self.create(&PODS, NAMESPACES[0], &bodies::stray_pod("nobody", self.number(), Some(node))).await;
     }
 
-    /// Uncordons a node and removes the users' taint.
+    /// Uncordons a node and removes the users' taints.
     pub async fn restore_node(&self, node: &str) {
         let node = Key::cluster(node);
         let found = self.send(&Call::get(&Node::RESOURCE, &node)).await;
         if found["spec"]["unschedulable"] == true {
             self.merge(&Node::RESOURCE, &node, json!({"spec": {"unschedulable": null}})).await;
         }
-        self.set_taint(&node, false).await;
+        self.set_taint(&node, USER_TAINT, false).await;
+        self.set_taint(&node, OUT_OF_SERVICE, false).await;
     }
 
     /// Removes foreign finalizers, and deletes relabelled pods: a StatefulSet waits forever for the name of

@@ -24,7 +24,9 @@ const SERVICES: Resource = Service::RESOURCE;
 const REVISIONS: Resource = ControllerRevision::RESOURCE;
 const ROLES: Resource = ClusterRole::RESOURCE;
 /// The taint that users add to nodes.
-const USER_TAINT: &str = "example.com/keep-off";
+pub(crate) const USER_TAINT: &str = "example.com/keep-off";
+/// The taint of a node that is shut down for certain.
+pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 impl SimulatedUser {
     async fn evict(&self, namespace: &str, number: usize) {
@@ -153,7 +155,7 @@ impl SimulatedUser {
                 self.merge(&Node::RESOURCE, &Key::cluster(node(*number)), change).await;
             }
             UserAction::SetNodeTaint(number, taint) => {
-                self.set_taint(&Key::cluster(node(*number)), *taint).await;
+                self.set_taint(&Key::cluster(node(*number)), USER_TAINT, *taint).await;
             }
             UserAction::ChangeVolumes(namespace, name, change) => {
                 self.change_volumes(namespace, name, *change).await;
@@ -164,6 +166,13 @@ impl SimulatedUser {
             UserAction::ChangeCertificateRequest(name, change) => {
                 self.change_certificate_request(name, *change).await;
             }
+            UserAction::ChangeStorage(namespace, name, change) => {
+                self.change_storage(namespace, name, *change).await;
+            }
+            UserAction::SetOutOfService(number, taint) => {
+                self.set_taint(&Key::cluster(node(*number)), OUT_OF_SERVICE, *taint).await;
+            }
+            UserAction::DrainNode(number) => self.drain(*number).await,
             UserAction::ResetAggregatedRole => {
                 let (role, aggregated) = (Key::cluster(bodies::AGGREGATED_ROLE), bodies::aggregated_role());
                 self.create(&ROLES, "", &aggregated).await;
@@ -189,15 +198,15 @@ impl SimulatedUser {
         }
     }
 
-    /// Adds the users' taint to a node or removes it. The list of taints is written as a whole, without a
+    /// Adds a taint to a node or removes it. The list of taints is written as a whole, without a
     /// resourceVersion.
-    pub(crate) async fn set_taint(&self, node: &Key, taint: bool) {
+    pub(crate) async fn set_taint(&self, node: &Key, key: &str, taint: bool) {
         let found = self.send(&Call::get(&Node::RESOURCE, node)).await;
         let mut taints = found["spec"]["taints"].as_array().cloned().unwrap_or_default();
         let before = taints.len();
-        taints.retain(|there| there["key"] != USER_TAINT);
+        taints.retain(|there| there["key"] != key);
         if taint {
-            taints.push(json!({"key": USER_TAINT, "effect": "NoExecute"}));
+            taints.push(json!({"key": key, "effect": "NoExecute"}));
         }
         if taints.len() != before {
             self.merge(&Node::RESOURCE, node, json!({"spec": {"taints": taints}})).await;

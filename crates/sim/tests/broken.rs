@@ -34,7 +34,7 @@ fn play_with_options(
     replacement: fn() -> Controller,
 ) -> Report {
     let actions = actions.into_iter().map(|(at_ms, action)| TimedAction { at_ms, action }).collect();
-    let schedule = Schedule { seed: 11, managers, nodes: 1, rbac: false, lease_lock_files: false, actions };
+    let schedule = Schedule { seed: 11, managers, nodes: 1, actions, ..Schedule::default() };
     let controllers = Arc::new(move || {
         let faulty = replacement();
         let mut controllers = all_controllers(&controller_options());
@@ -151,8 +151,7 @@ fn leaders_ignoring_two_handovers_in_a_row_are_caught() {
             (5_500, Action::StopLeader),
         ]);
         let actions = actions.into_iter().map(|(at_ms, action)| TimedAction { at_ms, action }).collect();
-        let schedule =
-            Schedule { seed: 11, managers: 3, nodes: 1, rbac: false, lease_lock_files: false, actions };
+        let schedule = Schedule { seed: 11, managers: 3, nodes: 1, actions, ..Schedule::default() };
         let report =
             play(&schedule, &StormOptions { uses_predecessor_state: false, ..StormOptions::default() });
         report.violations.iter().any(|line| line.contains("where at most 2 were ever wanted"))

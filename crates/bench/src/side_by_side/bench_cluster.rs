@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, DeleteOptions};
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{AuditEntry, AuditMark, ControlPlane, Process, User};
-use keleustes_hollow::{Hollow, HollowHandle};
+use keleustes_hollow::{Hollow, HollowHandle, StorageDriver, StorageDriverHandle};
 use keleustes_objects::{Key, Resource};
 use keleustes_scenarios::real::{Manager, controllers_flag};
 use kube::Client;
@@ -48,6 +48,7 @@ pub(super) struct BenchCluster {
     plane: ControlPlane,
     proxy: CountingProxy,
     hollow: Option<HollowHandle>,
+    driver: Option<StorageDriverHandle>,
     /// How many hollow nodes there are.
     nodes: usize,
     manager: Process,
@@ -79,6 +80,7 @@ impl BenchCluster {
             plane,
             proxy,
             hollow: None,
+            driver: None,
             nodes: 0,
             manager,
             started: 1,
@@ -90,6 +92,9 @@ impl BenchCluster {
 
     /// Stops everything and returns the measurements.
     pub(super) async fn finish(mut self) -> Vec<Measurement> {
+        if let Some(driver) = self.driver.take() {
+            driver.stop().await;
+        }
         if let Some(hollow) = self.hollow.take() {
             hollow.stop().await;
         }
@@ -103,12 +108,36 @@ impl BenchCluster {
 
     /// Starts hollow nodes in place of earlier ones.
     pub(super) async fn start_nodes(&mut self, nodes: usize, pods_each: u32) -> anyhow::Result<()> {
+        self.start_hollow(nodes, pods_each, false).await
+    }
+
+    /// Starts hollow nodes in place of earlier ones, and the external attacher of their volumes.
+    pub(super) async fn start_nodes_with_volumes(
+        &mut self,
+        nodes: usize,
+        pods_each: u32,
+    ) -> anyhow::Result<()> {
+        self.start_hollow(nodes, pods_each, true).await
+    }
+
+    /// Starts a CSI driver that provisions volumes.
+    pub(super) fn start_storage_driver(&mut self, name: &str) -> anyhow::Result<()> {
+        self.driver = Some(StorageDriver::new(self.client_of("driver")?, name).start());
+        Ok(())
+    }
+
+    /// A client of its own, with administrator credentials.
+    fn client_of(&self, name: &'static str) -> anyhow::Result<Client> {
+        let connection = Connection::open(Some(&self.plane.kubeconfig(User::Admin)), None, None)?;
+        Ok(ClientFactory::new(connection, ClientOptions::default()).root(name))
+    }
+
+    async fn start_hollow(&mut self, nodes: usize, pods_each: u32, volumes: bool) -> anyhow::Result<()> {
         if let Some(earlier) = self.hollow.take() {
             earlier.stop().await;
         }
-        let connection = Connection::open(Some(&self.plane.kubeconfig(User::Admin)), None, None)?;
-        let client = ClientFactory::new(connection, ClientOptions::default()).root("hollow");
-        let builder = Hollow::builder(client).nodes(nodes).zones(3).scheduler(true);
+        let client = self.client_of("hollow")?;
+        let builder = Hollow::builder(client).nodes(nodes).zones(3).scheduler(true).volumes(volumes);
         let builder = builder.capacity("1000", "4000Gi", pods_each);
         self.nodes = nodes;
         self.hollow = Some(builder.batch_run_for(Some(Duration::from_secs(1))).start());

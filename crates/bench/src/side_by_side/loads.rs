@@ -15,7 +15,7 @@ use super::objects::{
     CONFIG_MAPS, DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SECRETS, SERVICES, create_all, create_namespaces,
     delete_all, deployment, job, list, patch_all, service,
 };
-use super::{controller_loads, growth};
+use super::{controller_loads, growth, storage};
 use crate::requests::{NAMESPACES, define, items};
 
 /// A load and its name.
@@ -52,6 +52,8 @@ pub(super) const LOADS: &[Load] = &[
     load!("endpoints", controller_loads::endpoints),
     load!("quotas", controller_loads::quotas),
     load!("ranges", controller_loads::ranges, &["node-ipam-controller"]),
+    load!("claims", storage::claims),
+    load!("attachments", storage::attachments),
     load!("growth-pods", growth::pods),
     load!("growth-nodes", growth::nodes),
     load!("growth-objects", growth::objects),

@@ -54,7 +54,26 @@ pub(super) struct AttachStep {
     /// Whether its driver attaches volumes no longer.
     pub(super) is_unattachable: bool,
     /// The VolumeAttachments on other nodes that may have the volume, which only one may have.
-    pub(super) uncertain_elsewhere: Vec<Key>,
+    pub(super) uncertain_elsewhere: Vec<UncertainAttachment>,
+}
+
+/// A VolumeAttachment about which nothing is certain: its attach or its detach has failed, or an earlier process left it.
+pub(super) struct UncertainAttachment {
+    /// The VolumeAttachment.
+    pub(super) key: Key,
+    /// Its node.
+    pub(super) node: NodeName,
+    /// Whether a pod on that node needs the volume.
+    pub(super) is_wanted: bool,
+}
+
+impl UncertainAttachment {
+    /// Whether the volume may be attached to another node although this VolumeAttachment exists: its own attach has
+    /// failed, and the pod that needs it must not keep the volume from all others. As long as the external attacher has not
+    /// answered, it may still attach the volume; and one that no pod needs is deleted first.
+    pub(super) fn leaves_volume_free(&self, found: &VolumeAttachment) -> bool {
+        self.is_wanted && !found.attached && found.attach_error.is_some()
+    }
 }
 
 /// The running operations of a node that have ended. Operations that a panic interrupted have failed.
@@ -168,7 +187,8 @@ pub(super) fn begin_detaches(
             (false, true) => Some("out-of-service"),
             (false, false) => None,
         };
-        if forced.is_none() && state.actual.is_in_use(&volume, node) {
+        let is_in_use = state.actual.is_in_use(&volume, node);
+        if forced.is_none() && is_in_use && !is_assumption_in_the_way(state, view, &volume, node) {
             continue;
         }
         // A volume that no plugin knows stays attached and reported.
@@ -181,6 +201,20 @@ pub(super) fn begin_detaches(
         steps.push(DetachStep { volume, target, forced });
     }
     steps
+}
+
+/// Whether a volume that only one node may have is needed elsewhere, and nothing but an assumption keeps it here: the
+/// controller takes a new entry for one in use until the node reports otherwise. An uncertain volume is not reported as
+/// attached, so its node does not mount it; what the node reports in use counts, and is read live before the detach.
+fn is_assumption_in_the_way(state: &State, view: &View<'_>, volume: &VolumeName, node: &NodeName) -> bool {
+    let is_uncertain =
+        state.actual.attachment(volume, node).is_some_and(|attachment| !attachment.is_confirmed);
+    let is_wanted_elsewhere = !state.actual.allows_multi_attach(volume)
+        && state.desired.nodes_of(volume).any(|(other, _)| other != node);
+    let cached = view.get::<Node>(&Key::cluster(ArcStr::from(node.as_str())));
+    is_uncertain
+        && is_wanted_elsewhere
+        && cached.is_some_and(|cached| !cached.volumes_in_use.contains(volume))
 }
 
 /// The volumes of a node that are to be attached now, whose operations are started, and the events about those that
@@ -262,7 +296,12 @@ fn exclusive_holders(
 }
 
 /// The VolumeAttachments of a volume that only one node may have, on other nodes on which it is uncertain.
-fn uncertain_elsewhere(state: &State, volume: &VolumeName, spec: &VolumeSpec, node: &NodeName) -> Vec<Key> {
+fn uncertain_elsewhere(
+    state: &State,
+    volume: &VolumeName,
+    spec: &VolumeSpec,
+    node: &NodeName,
+) -> Vec<UncertainAttachment> {
     let VolumeSource::Csi { driver, handle, .. } = &spec.source else { return Vec::new() };
     if spec.allows_multi_attach {
         return Vec::new();
@@ -270,7 +309,13 @@ fn uncertain_elsewhere(state: &State, volume: &VolumeName, spec: &VolumeSpec, no
     let is_uncertain =
         |(other, attachment): &(&NodeName, &Attachment)| *other != node && !attachment.is_confirmed;
     let others = state.actual.nodes_of(volume).filter(is_uncertain);
-    others.map(|(other, _)| Key::cluster(attachment_name(handle, driver, other))).collect()
+    others
+        .map(|(other, _)| UncertainAttachment {
+            key: Key::cluster(attachment_name(handle, driver, other)),
+            node: other.clone(),
+            is_wanted: state.desired.wants(other, volume),
+        })
+        .collect()
 }
 
 /// The events about a volume that another node has, once for each entry of the desired state.

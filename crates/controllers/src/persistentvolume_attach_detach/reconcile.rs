@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use super::actual::report_patch;
 use super::decide::{
-    AttachStep, DetachStep, FAILED_ATTACH_VOLUME, begin_attaches, begin_detaches, finished, next_wakeup,
+    AttachStep, DetachStep, FAILED_ATTACH_VOLUME, UncertainAttachment, begin_attaches, begin_detaches,
+    finished, next_wakeup,
 };
 use super::gauges::Gauges;
 use super::metrics::{FORCED_DETACHES, STORAGE_OPERATION_SECONDS};
@@ -235,17 +236,23 @@ impl NodeReconciler {
         }
     }
 
-    /// Whether no other node has a volume that only one may have, by a live read of the VolumeAttachments about which
-    /// nothing is certain.
+    /// Whether no other node has a volume that only one may have, or may get it, by a live read of the VolumeAttachments
+    /// about which nothing is certain. The nodes of those that no pod needs are enqueued, so that they lose it.
     async fn is_free_elsewhere(&self, cx: &mut Context<'_>, step: &AttachStep) -> bool {
         if step.uncertain_elsewhere.is_empty() {
             return true;
         }
-        let found = cx.fetch_all::<VolumeAttachment>(&step.uncertain_elsewhere).await;
-        found.iter().all(|found| match found {
-            Ok(found) => found.as_ref().is_none_or(|found| !found.attached),
-            Err(_) => false,
-        })
+        let keys: Vec<Key> = step.uncertain_elsewhere.iter().map(|uncertain| uncertain.key.clone()).collect();
+        let found = cx.fetch_all::<VolumeAttachment>(&keys).await;
+        let blocks = |(uncertain, found): (&UncertainAttachment, _)| match found {
+            Ok(None) => None,
+            Ok(Some(found)) => (!uncertain.leaves_volume_free(&found)).then(|| uncertain.node.clone()),
+            Err(_) => Some(uncertain.node.clone()),
+        };
+        let blocked: BTreeSet<NodeName> =
+            step.uncertain_elsewhere.iter().zip(found).filter_map(blocks).collect();
+        enqueue_nodes(cx, &blocked);
+        blocked.is_empty()
     }
 
     /// The driver of a volume does not attach volumes any more.

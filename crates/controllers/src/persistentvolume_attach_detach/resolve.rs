@@ -10,6 +10,7 @@ use keleustes_plan::View;
 
 use super::translate;
 use super::volume::{VolumeSource, VolumeSpec};
+use crate::csi_translation::{fc_name, iscsi_name, plugin_and_driver};
 use crate::pods_by_claim::{ephemeral_claim_name, is_controlled_by};
 
 /// Whether a pod has volumes that may have to be attached.
@@ -59,7 +60,7 @@ fn persistent_volume<'a>(
 /// What a PersistentVolume is; `None` if no plugin attaches volumes of its source.
 pub(super) fn spec_of(volume: &PersistentVolume) -> Option<VolumeSpec> {
     let source = &volume.spec.source;
-    if translate::is_migrated(source) {
+    if plugin_and_driver(source).is_some() {
         return translate::volume(volume);
     }
     Some(VolumeSpec {
@@ -71,7 +72,7 @@ pub(super) fn spec_of(volume: &PersistentVolume) -> Option<VolumeSpec> {
 }
 
 fn inline_spec(volume: &InlineVolume, namespace: &str) -> Option<VolumeSpec> {
-    if translate::is_migrated(&volume.source) {
+    if plugin_and_driver(&volume.source).is_some() {
         return translate::inline_volume(volume, namespace);
     }
     let source = match &volume.source {
@@ -95,25 +96,13 @@ fn source_of(source: &PersistentVolumeSource) -> Option<VolumeSource> {
             inline_spec: None,
         }),
         PersistentVolumeSource::Iscsi { target_portal, iqn, lun } => {
-            Some(VolumeSource::Iscsi(format!("{target_portal}:{iqn}:{lun}").into()))
+            Some(VolumeSource::Iscsi(iscsi_name(target_portal, iqn, *lun)))
         }
-        PersistentVolumeSource::Fc { target_wwns, lun, wwids } => fc_name(target_wwns, *lun, wwids),
+        PersistentVolumeSource::Fc { target_wwns, lun, wwids } => {
+            fc_name(target_wwns, *lun, wwids).map(VolumeSource::Fc)
+        }
         _ => None,
     }
-}
-
-/// Parity: getWwnsLun and GetVolumeName of pkg/volume/fc; Go prints a list of strings in brackets, without commas.
-fn fc_name(target_wwns: &[ArcStr], lun: Option<i32>, wwids: &[ArcStr]) -> Option<VolumeSource> {
-    let list = |names: &[ArcStr]| {
-        let names: Vec<&str> = names.iter().map(ArcStr::as_str).collect();
-        format!("[{}]", names.join(" "))
-    };
-    let name = match (target_wwns, lun) {
-        ([_, ..], Some(lun)) => format!("{}:{lun}", list(target_wwns)),
-        _ if !wwids.is_empty() => list(wwids),
-        _ => return None,
-    };
-    Some(VolumeSource::Fc(name.into()))
 }
 
 /// Whether a volume with these access modes may be attached to several nodes at once.

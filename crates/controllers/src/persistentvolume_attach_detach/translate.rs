@@ -9,65 +9,15 @@ use serde_json::{Value, json};
 
 use super::resolve::allows_multi_attach;
 use super::volume::{VolumeSource, VolumeSpec};
-
-const EBS: &str = "ebs.csi.aws.com";
-const GCE_PD: &str = "pd.csi.storage.gke.io";
-const CINDER: &str = "cinder.csi.openstack.org";
-const AZURE_DISK: &str = "disk.csi.azure.com";
-const AZURE_FILE: &str = "file.csi.azure.com";
-const VSPHERE: &str = "csi.vsphere.vmware.com";
-const PORTWORX: &str = "pxd.portworx.com";
-
-const UNSPECIFIED: &str = "UNSPECIFIED";
-const ZONE_LABELS: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
-const RESOURCE_GROUP_ANNOTATION: &str = "kubernetes.io/azure-file-resource-group";
-
-/// Whether the plugin of a source was migrated to CSI.
-pub(super) fn is_migrated(source: &PersistentVolumeSource) -> bool {
-    use PersistentVolumeSource as Source;
-    matches!(
-        source,
-        Source::AwsElasticBlockStore { .. }
-            | Source::GcePersistentDisk { .. }
-            | Source::Cinder { .. }
-            | Source::AzureDisk { .. }
-            | Source::AzureFile { .. }
-            | Source::VsphereVolume { .. }
-            | Source::PortworxVolume { .. }
-    )
-}
+use crate::csi_translation::{Holder, migrated_handle};
 
 /// The CSI volume of a PersistentVolume with a migrated source; `None` if it cannot be translated.
 pub(super) fn volume(volume: &PersistentVolume) -> Option<VolumeSpec> {
-    use PersistentVolumeSource as Source;
-    let mut modes: Vec<InternedStr> = volume.spec.access_modes.to_vec();
-    let (driver, handle) = match &volume.spec.source {
-        Source::AwsElasticBlockStore { volume_id } => (EBS, ebs_handle(volume_id)?),
-        Source::GcePersistentDisk { pd_name } => {
-            modes = gce_access_modes(&modes);
-            (GCE_PD, gce_handle(volume, pd_name)?)
-        }
-        Source::Cinder { volume_id } => (CINDER, volume_id.clone()),
-        Source::AzureDisk { disk_uri, kind } => (AZURE_DISK, azure_disk_handle(disk_uri, kind)?),
-        Source::AzureFile { secret_name, share_name, secret_namespace } => {
-            let claim = volume.spec.claim_ref.as_ref().map_or("", |claim| claim.namespace.as_str());
-            let namespace = if secret_namespace.is_empty() { claim } else { secret_namespace.as_str() };
-            if namespace.is_empty() {
-                return None;
-            }
-            let group = volume.annotations.value(RESOURCE_GROUP_ANNOTATION).map_or("", ArcStr::as_str);
-            let handle = azure_file_handle(group, secret_name, share_name, &volume.meta.key.name, namespace);
-            (AZURE_FILE, handle)
-        }
-        Source::VsphereVolume { volume_path } => (VSPHERE, volume_path.clone()),
-        Source::PortworxVolume { volume_id } => (PORTWORX, volume_id.clone()),
-        Source::Other
-        | Source::HostPath { .. }
-        | Source::Nfs { .. }
-        | Source::Csi { .. }
-        | Source::FlexVolume { .. }
-        | Source::Iscsi { .. }
-        | Source::Fc { .. } => return None,
+    let source = &volume.spec.source;
+    let (driver, handle) = migrated_handle(source, Holder::Volume(volume)).ok()?;
+    let modes = match source {
+        PersistentVolumeSource::GcePersistentDisk { .. } => gce_access_modes(&volume.spec.access_modes),
+        _ => volume.spec.access_modes.to_vec(),
     };
     Some(VolumeSpec {
         name: volume.meta.key.name.clone(),
@@ -110,73 +60,63 @@ pub(super) fn inline_volume(volume: &InlineVolume, namespace: &str) -> Option<Vo
 
 fn inline_parts(volume: &InlineVolume, namespace: &str) -> Option<Inline> {
     use PersistentVolumeSource as Source;
-    let single = "ReadWriteOnce";
-    let by_read_only = if volume.read_only { "ReadOnlyMany" } else { single };
-    let parts = |driver: &'static str, handle: ArcStr, name: &str| Inline {
+    let holder = Holder::Pod { namespace, volume: &volume.name };
+    let (driver, handle) = migrated_handle(&volume.source, holder).ok()?;
+    let by_read_only = if volume.read_only { "ReadOnlyMany" } else { "ReadWriteOnce" };
+    let parts = |name: &str| Inline {
         driver,
-        handle,
+        handle: handle.clone(),
         name: format!("{driver}-{name}").into(),
-        access_mode: single,
+        access_mode: "ReadWriteOnce",
         has_fs_type: true,
         has_read_only: true,
         attributes: json!({}),
         stage_secret: None,
     };
     Some(match &volume.source {
-        Source::AwsElasticBlockStore { volume_id } => {
-            let handle = ebs_handle(volume_id)?;
-            let attributes = json!({"partition": volume.partition.to_string()});
-            Inline { attributes, ..parts(EBS, handle.clone(), &handle) }
+        Source::AwsElasticBlockStore { .. } => {
+            Inline { attributes: json!({"partition": volume.partition.to_string()}), ..parts(&handle) }
         }
         Source::GcePersistentDisk { pd_name } => {
             let partition = if volume.partition == 0 { String::new() } else { volume.partition.to_string() };
-            let handle = format!("projects/{UNSPECIFIED}/zones/{UNSPECIFIED}/disks/{pd_name}").into();
             let attributes = json!({"partition": partition});
-            Inline { attributes, access_mode: by_read_only, ..parts(GCE_PD, handle, pd_name) }
+            Inline { attributes, access_mode: by_read_only, ..parts(pd_name) }
         }
-        Source::Cinder { volume_id } => parts(CINDER, volume_id.clone(), volume_id),
-        Source::AzureDisk { disk_uri, kind } => {
-            let handle = azure_disk_handle(disk_uri, kind)?;
-            let mut attributes = json!({"kind": "Managed"});
-            if let Some(mode) = volume.caching_mode.as_ref().filter(|mode| !mode.is_empty()) {
-                attributes["cachingmode"] = json!(mode);
-            }
-            if !volume.fs_type.is_empty() {
-                attributes["fstype"] = json!(volume.fs_type);
-            }
-            Inline { attributes, name: disk_uri.clone(), ..parts(AZURE_DISK, handle, "") }
+        Source::Cinder { volume_id } => parts(volume_id),
+        Source::AzureDisk { disk_uri, .. } => {
+            Inline { attributes: azure_disk_attributes(volume), name: disk_uri.clone(), ..parts("") }
         }
-        Source::AzureFile { secret_name, share_name, .. } => {
-            let handle = azure_file_handle("", secret_name, share_name, &volume.name, namespace);
-            Inline {
-                name: handle.clone(),
-                access_mode: "ReadWriteMany",
-                has_fs_type: false,
-                attributes: json!({"sharename": share_name}),
-                stage_secret: Some(secret_name.clone()),
-                ..parts(AZURE_FILE, handle, "")
-            }
-        }
+        Source::AzureFile { secret_name, share_name, .. } => Inline {
+            name: handle.clone(),
+            access_mode: "ReadWriteMany",
+            has_fs_type: false,
+            attributes: json!({"sharename": share_name}),
+            stage_secret: Some(secret_name.clone()),
+            ..parts("")
+        },
         Source::VsphereVolume { volume_path } => {
             let mut attributes = json!({});
             if !volume.storage_policy_name.is_empty() {
                 attributes["storagepolicyname"] = json!(volume.storage_policy_name);
             }
-            Inline { attributes, has_read_only: false, ..parts(VSPHERE, volume_path.clone(), volume_path) }
+            Inline { attributes, has_read_only: false, ..parts(volume_path) }
         }
-        Source::PortworxVolume { volume_id } => Inline {
-            access_mode: by_read_only,
-            has_read_only: false,
-            ..parts(PORTWORX, volume_id.clone(), volume_id)
-        },
-        Source::Other
-        | Source::HostPath { .. }
-        | Source::Nfs { .. }
-        | Source::Csi { .. }
-        | Source::FlexVolume { .. }
-        | Source::Iscsi { .. }
-        | Source::Fc { .. } => return None,
+        Source::PortworxVolume { volume_id } => {
+            Inline { access_mode: by_read_only, has_read_only: false, ..parts(volume_id) }
+        }
+        _ => return None,
     })
+}
+
+fn azure_disk_attributes(volume: &InlineVolume) -> Value {
+    let mut attributes = json!({"kind": "Managed"});
+    if let Some(mode) = volume.caching_mode.as_ref().filter(|mode| !mode.is_empty()) {
+        attributes["cachingmode"] = json!(mode);
+    }
+    if !volume.fs_type.is_empty() {
+        attributes["fstype"] = json!(volume.fs_type);
+    }
+    attributes
 }
 
 /// `inlineVolumeSpec` of the VolumeAttachment.
@@ -197,40 +137,6 @@ fn inline_spec(volume: &InlineVolume, inline: &Inline, namespace: &str) -> Value
     json!({"csi": csi, "accessModes": [inline.access_mode], "volumeMode": "Filesystem"})
 }
 
-/// `vol-x` of `aws://ZONE/vol-x`; any other id is the handle as it is.
-fn ebs_handle(volume_id: &ArcStr) -> Option<ArcStr> {
-    let Some(rest) = volume_id.strip_prefix("aws://") else { return Some(volume_id.clone()) };
-    let path = rest.find('/').map_or("", |slash| &rest[slash..]);
-    let path = path.split(['?', '#']).next().unwrap_or_default().trim_matches('/');
-    let name = path.strip_prefix("vol-")?;
-    (!name.contains('/')).then(|| path.into())
-}
-
-fn gce_handle(volume: &PersistentVolume, pd_name: &str) -> Option<ArcStr> {
-    let label = |key: &&str| volume.meta.labels.value(key).filter(|value| !value.is_empty());
-    let zones = ZONE_LABELS.iter().find_map(label).map_or("", InternedStr::as_str);
-    let zones: Vec<&str> = zones.split("__").collect();
-    let handle = match zones.as_slice() {
-        [] | [""] => format!("projects/{UNSPECIFIED}/zones/{UNSPECIFIED}/disks/{pd_name}"),
-        [zone] => format!("projects/{UNSPECIFIED}/zones/{zone}/disks/{pd_name}"),
-        several => format!("projects/{UNSPECIFIED}/regions/{}/disks/{pd_name}", region_of(several)?),
-    };
-    Some(handle.into())
-}
-
-/// The region of all zones; `None` if they are in different regions or a name is malformed.
-fn region_of(zones: &[&str]) -> Option<String> {
-    let mut region = None;
-    for zone in zones {
-        let [continent, place, _] = zone.split('-').collect::<Vec<_>>()[..] else { return None };
-        let this = format!("{continent}-{place}");
-        if region.get_or_insert_with(|| this.clone()) != &this {
-            return None;
-        }
-    }
-    region
-}
-
 /// Access modes with which the in-tree plugin attached a disk.
 fn gce_access_modes(modes: &[InternedStr]) -> Vec<InternedStr> {
     if modes.is_empty() {
@@ -241,19 +147,6 @@ fn gce_access_modes(modes: &[InternedStr]) -> Vec<InternedStr> {
     vec![if read_only { "ReadOnlyMany".into() } else { "ReadWriteOnce".into() }]
 }
 
-fn azure_disk_handle(disk_uri: &ArcStr, kind: &str) -> Option<ArcStr> {
-    (kind.is_empty() || kind.eq_ignore_ascii_case("Managed")).then(|| disk_uri.clone())
-}
-
-fn azure_file_handle(group: &str, secret: &str, share: &str, name: &str, namespace: &str) -> ArcStr {
-    const PREFIX: &str = "azure-storage-account-";
-    let between = || {
-        let rest = &secret[secret.find(PREFIX)? + PREFIX.len()..];
-        Some(&rest[..rest.rfind("-secret")?]).filter(|account| !account.is_empty())
-    };
-    format!("{group}#{}#{share}#{name}#{namespace}", between().unwrap_or(secret)).into()
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::needless_pass_by_value, reason = "`json!` makes values")]
@@ -261,6 +154,14 @@ mod tests {
     use keleustes_objects::Pod;
 
     use super::*;
+
+    const EBS: &str = "ebs.csi.aws.com";
+    const GCE_PD: &str = "pd.csi.storage.gke.io";
+    const CINDER: &str = "cinder.csi.openstack.org";
+    const AZURE_DISK: &str = "disk.csi.azure.com";
+    const AZURE_FILE: &str = "file.csi.azure.com";
+    const VSPHERE: &str = "csi.vsphere.vmware.com";
+    const PORTWORX: &str = "pxd.portworx.com";
 
     fn pv(json: Value) -> PersistentVolume {
         serde_json::from_value(json).unwrap()
@@ -322,7 +223,7 @@ mod tests {
                 .map(|(_, handle, _)| handle)
         };
         let expected = |place: &str| Some(format!("projects/UNSPECIFIED/{place}/disks/d"));
-        let (beta, stable) = (ZONE_LABELS[0], ZONE_LABELS[1]);
+        let (beta, stable) = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
         assert_eq!(handle(json!({})), expected("zones/UNSPECIFIED"));
         assert_eq!(handle(json!({stable: "us-a-1"})), expected("zones/us-a-1"));
         assert_eq!(handle(json!({stable: "us-a-1", beta: "us-b-1"})), expected("zones/us-b-1"));
@@ -357,7 +258,7 @@ mod tests {
             .map(|(_, handle, _)| handle)
         };
         let secret = "azure-storage-account-acc-secret";
-        let group = json!({RESOURCE_GROUP_ANNOTATION: "rg"});
+        let group = json!({"kubernetes.io/azure-file-resource-group": "rg"});
         assert_eq!(share(secret, json!("ns"), Value::Null, group).unwrap(), "rg#acc#s#pv1#ns");
         let claim = json!({"namespace": "of-claim", "name": "c"});
         assert_eq!(share("other", Value::Null, claim, json!({})).unwrap(), "#other#s#pv1#of-claim");

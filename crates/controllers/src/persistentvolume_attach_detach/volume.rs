@@ -6,14 +6,13 @@ use keleustes_objects::{ArcStr, InternedStr};
 use serde_json::Value;
 
 use super::sha256::hex_digest;
+use crate::csi_translation::{CSI, csi_unique_name};
 
 /// The name of a volume, unique in the cluster: the plugin, a slash, and the plugin's name of the volume.
 pub(super) type VolumeName = ArcStr;
 /// The name of a node.
 pub(super) type NodeName = InternedStr;
 
-/// The CSI plugin.
-pub(super) const CSI: &str = "kubernetes.io/csi";
 /// The Fibre Channel plugin.
 pub(super) const FC: &str = "kubernetes.io/fc";
 /// The iSCSI plugin.
@@ -59,12 +58,11 @@ impl VolumeSpec {
     /// The unique name of the volume.
     pub(super) fn unique_name(&self) -> VolumeName {
         match &self.source {
-            VolumeSource::Csi { driver, handle, .. } => format!("{CSI}/{driver}^{handle}"),
-            VolumeSource::InlineCsi { driver } => format!("{CSI}/{driver}^"),
-            VolumeSource::Fc(name) => format!("{FC}/{name}"),
-            VolumeSource::Iscsi(name) => format!("{ISCSI}/{name}"),
+            VolumeSource::Csi { driver, handle, .. } => csi_unique_name(driver, handle),
+            VolumeSource::InlineCsi { driver } => csi_unique_name(driver, ""),
+            VolumeSource::Fc(name) => format!("{FC}/{name}").into(),
+            VolumeSource::Iscsi(name) => format!("{ISCSI}/{name}").into(),
         }
-        .into()
     }
 
     /// The name of the plugin in metrics.

@@ -9,22 +9,7 @@ use super::names::{
     BETA_STORAGE_PROVISIONER, EXTERNAL_FINALIZER, IN_TREE_FINALIZER, IN_TREE_PREFIX, MIGRATED_TO,
     PROVISIONED_BY, STORAGE_PROVISIONER,
 };
-
-/// In-tree plugins with their CSI drivers. Migration is always on.
-const MIGRATED: [(&str, &str); 7] = [
-    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
-    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
-    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
-    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
-    ("kubernetes.io/azure-file", "file.csi.azure.com"),
-    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
-    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
-];
-
-/// The CSI driver of a migrated in-tree plugin.
-pub(super) fn csi_driver(plugin: &str) -> Option<&'static str> {
-    MIGRATED.iter().find(|(in_tree, _)| *in_tree == plugin).map(|(_, driver)| *driver)
-}
+use crate::csi_translation::driver_of_plugin;
 
 /// A change of `pv.kubernetes.io/migrated-to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +44,7 @@ pub(super) fn of_volume(volume: &PersistentVolume) -> Option<MigratedTo> {
 
 fn change(annotations: &Annotations, provisioner: &str) -> Option<MigratedTo> {
     let migrated_to = annotations.value(MIGRATED_TO).map_or("", ArcStr::as_str);
-    match csi_driver(provisioner) {
+    match driver_of_plugin(provisioner) {
         Some(driver) => (migrated_to != driver).then_some(MigratedTo::Set(driver)),
         None => (!migrated_to.is_empty()).then_some(MigratedTo::Remove),
     }
@@ -71,7 +56,7 @@ pub(super) fn finalizers(volume: &PersistentVolume) -> Option<Vec<InternedStr>> 
     let has = |finalizer: &str| volume.meta.finalizers.iter().any(|one| *one == finalizer);
     let policy = volume.spec.persistent_volume_reclaim_policy.as_str();
     let (mut removed, mut added): (Vec<&str>, Option<&str>) = (Vec::new(), None);
-    if csi_driver(provisioner).is_some() {
+    if driver_of_plugin(provisioner).is_some() {
         removed.push(IN_TREE_FINALIZER);
     } else if provisioner.starts_with(IN_TREE_PREFIX) {
         match policy {

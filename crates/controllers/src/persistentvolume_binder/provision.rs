@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::claims::{class_of, record};
 use super::live::Subject;
 use super::names::{BETA_STORAGE_PROVISIONER, HOST_PATH, IN_TREE_PREFIX, NFS, STORAGE_PROVISIONER};
-use super::{Binder, host_path, migration};
+use super::{Binder, host_path};
+use crate::csi_translation::driver_of_plugin;
 
 /// Who provisions the volumes of a class.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(super) enum Provisioner {
 pub(super) fn provisioner(name: &str, class: Option<&StorageClass>) -> Result<Provisioner, String> {
     let Some(class) = class else { return Err(format!("storageclass.storage.k8s.io {name:?} not found")) };
     let provisioner = class.provisioner.as_str();
-    if let Some(driver) = migration::csi_driver(provisioner) {
+    if let Some(driver) = driver_of_plugin(provisioner) {
         return Ok(Provisioner::External(driver.to_owned()));
     }
     match provisioner {

@@ -10,7 +10,8 @@ use super::claims::record;
 use super::live::Subject;
 use super::names::{HOST_PATH, IN_TREE_PREFIX, MIGRATED_TO, NFS, PROVISIONED_BY};
 use super::volumes::{fetch_claim, volume_operation};
-use super::{Binder, host_path, migration, recycle};
+use super::{Binder, host_path, recycle};
+use crate::csi_translation::driver_of_plugin;
 
 /// Reclaims a Released or Failed volume as its policy says. The policy is read at every sync.
 pub(super) async fn reclaim(
@@ -103,7 +104,7 @@ fn plugin_label(cx: &mut Context<'_>, volume: &PersistentVolume) -> String {
         Ok(Deleter::External) => cx.gather(|view| {
             let class = view.get::<StorageClass>(&Key::cluster(volume.class()));
             let name = class.map_or("N/A", |class| class.provisioner.as_str());
-            migration::csi_driver(name).unwrap_or(name).to_owned()
+            driver_of_plugin(name).unwrap_or(name).to_owned()
         }),
     }
 }

@@ -7,7 +7,6 @@
 //! Parity: pkg/controller/volume/expand.
 
 mod flex;
-mod migration;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +20,8 @@ use keleustes_plan::{
     Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::{Value, json};
+
+use crate::csi_translation;
 
 /// On a claim: the resizer that expands its volume.
 const STORAGE_RESIZER: &str = "volume.kubernetes.io/storage-resizer";
@@ -92,7 +93,7 @@ impl Reconciler for Expander {
         if wanted <= has && volume.annotations.value(PRE_RESIZE_CAPACITY).is_none() {
             return Ok(Requeue::Forget);
         }
-        if let Some((plugin, driver)) = migration::driver_of(&volume.spec.source) {
+        if let Some((plugin, driver)) = csi_translation::plugin_and_driver(&volume.spec.source) {
             annotate(cx, &claim, plugin, driver).await?;
         } else if let PersistentVolumeSource::FlexVolume { driver } = &volume.spec.source {
             flex::expand(cx, &claim, &volume, driver).await?;

@@ -5,8 +5,9 @@ use keleustes_plan::RateLimiter;
 use keleustes_plan::rehearsal::RehearsalCluster;
 use serde_json::{Value, json};
 
-use super::unique_name::{Holder, unique_name};
+use super::unique_name::unique_name;
 use super::*;
+use crate::csi_translation::Holder;
 
 const SAME_NODE: &str = "If both pods land on the same node, only one of them may access the volume.";
 
@@ -465,9 +466,14 @@ fn migrated_volumes_have_the_unique_names_of_their_drivers() {
     ] {
         assert_eq!(named(&source, holder).as_ref().map(Option::as_deref), Ok(Some(expected)), "{source}");
     }
-    for (source, holder) in
-        [(ebs("aws://zone/disk-1"), INLINE), (disk.clone(), held(3)), (disk, held(4)), (file, held(1))]
-    {
+    let shared = json!({"name": "v", "azureDisk": {"diskURI": "u", "kind": "Shared"}});
+    for (source, holder) in [
+        (ebs("aws://zone/disk-1"), INLINE),
+        (disk.clone(), held(3)),
+        (disk, held(4)),
+        (file, held(1)),
+        (shared, INLINE),
+    ] {
         assert!(named(&source, holder).is_err(), "{source}");
     }
 }

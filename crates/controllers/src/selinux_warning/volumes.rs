@@ -8,7 +8,8 @@ use keleustes_plan::View;
 
 use super::SelinuxWarningOptions;
 use super::table::{Label, Usage};
-use super::unique_name::{Holder, NamedVolume, Plugin, unique_name};
+use super::unique_name::{NamedVolume, Plugin, unique_name};
+use crate::csi_translation::Holder;
 
 const RECURSIVE: &str = "Recursive";
 const MOUNT_OPTION: &str = "MountOption";

@@ -13,7 +13,7 @@ use super::{Engine, Writer};
 use crate::clock::after;
 use crate::hollow_node::NodeConfig;
 use crate::kubelet::PodDefaults;
-use crate::projections::{Attachment, Node, Pod, Taint, Volume};
+use crate::projections::{Attachment, CsiDriver, Node, Pod, Taint, Volume};
 
 const START: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -489,4 +489,40 @@ fn pod_starts_when_its_volumes_are_attached() {
     engine.observe_node(&serde_json::from_str(&node.to_string()).unwrap(), later);
     engine.tick(later);
     assert_eq!(engine.stats().running, 1);
+}
+
+#[test]
+fn pod_does_not_wait_for_volumes_of_a_driver_that_attaches_nothing() {
+    let driver = |attach_required: Value| -> CsiDriver {
+        let driver = json!({"metadata": {"name": "d"}, "spec": {"attachRequired": attach_required}});
+        serde_json::from_str(&driver.to_string()).unwrap()
+    };
+    // The Lease is renewed first.
+    let in_use = |engine: &mut Engine, now| {
+        let all = [bodies(engine, now), bodies(engine, now)].concat();
+        let status = all.into_iter().rfind(|body| body["status"]["volumesInUse"].is_array());
+        status.map(|body| body["status"]["volumesInUse"].clone())
+    };
+    let name = json!(["kubernetes.io/csi/d^7"]);
+    let later = crate::clock::after(START, std::time::Duration::from_secs(60));
+    for (attach_required, waits) in [(json!(false), false), (json!(true), true), (Value::Null, true)] {
+        let mut engine = idle_engine(1, false);
+        engine.replace_csi_drivers(&[driver(attach_required.clone())], START);
+        engine.observe_volume(&volume_with(json!({})), START);
+        let mut user = pod("p", "h-0");
+        user.claims = Box::new(["data".into()]);
+        engine.observe_pod(user, START);
+        assert_eq!(in_use(&mut engine, START).as_ref(), waits.then_some(&name), "{attach_required}");
+        engine.tick(later);
+        assert_eq!(engine.stats().running, usize::from(!waits), "{attach_required}");
+        if waits {
+            // A driver object that comes later ends the wait, and what is not attached is not in use.
+            engine.observe_csi_driver(&driver(json!(false)), later);
+            assert_eq!(in_use(&mut engine, later), Some(json!([])));
+            engine.tick(later);
+            assert_eq!(engine.stats().running, 1, "{attach_required}");
+            engine.forget_csi_driver(&"d".into(), later);
+            assert_eq!(in_use(&mut engine, later), Some(name.clone()));
+        }
+    }
 }

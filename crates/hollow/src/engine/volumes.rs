@@ -9,15 +9,17 @@ use jiff::Timestamp;
 use keleustes_objects::{ArcStr, InternedStr, Key, Object as _};
 
 use super::{Engine, Writer};
-use crate::projections::{Attachment, Volume};
+use crate::projections::{Attachment, CsiDriver, Volume};
 use crate::storage::attacher::Attacher;
 
 /// Known volumes and attachments.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
-    /// Attachable volumes: the claim they are bound to and their unique name.
-    known: BTreeMap<ArcStr, (Key, ArcStr)>,
-    /// Unique volume name by claim.
+    /// CSI volumes that are bound.
+    known: BTreeMap<ArcStr, BoundVolume>,
+    /// CSI drivers whose volumes are mounted without being attached.
+    without_attach: BTreeSet<InternedStr>,
+    /// Unique volume name by claim, of the volumes that have to be attached.
     of_claim: BTreeMap<Key, ArcStr>,
     /// Pods that use a claim, and their nodes.
     users: BTreeMap<Key, BTreeMap<Key, InternedStr>>,
@@ -25,8 +27,16 @@ pub(super) struct Volumes {
     pub(super) attacher: Attacher,
 }
 
+/// A volume that is bound to a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct BoundVolume {
+    claim: Key,
+    driver: InternedStr,
+    unique_name: ArcStr,
+}
+
 impl Volumes {
-    /// Whether a volume of one of these claims is not attached to the node of the pod. Every CSI volume is attachable here.
+    /// Whether a volume of one of these claims is not attached to the node of the pod.
     pub(super) fn are_missing(
         &self,
         namespace: &InternedStr,
@@ -58,16 +68,67 @@ impl Engine {
         for attachment in self.volumes.attacher.attachments_of(name) {
             self.update_queue(&Writer::Attachment(attachment), now);
         }
-        let (Some(claim), Some(unique)) = (&volume.claim, &volume.unique_name) else {
+        let (Some(claim), Some((driver, unique_name))) = (&volume.claim, &volume.csi) else {
             self.forget_volume(name, now);
             return;
         };
-        if self.volumes.known.get(name).is_none_or(|known| (&known.0, &known.1) != (claim, unique)) {
+        let bound =
+            BoundVolume { claim: claim.clone(), driver: driver.clone(), unique_name: unique_name.clone() };
+        if self.volumes.known.get(name) != Some(&bound) {
             self.forget_volume(name, now);
-            self.volumes.known.insert(name.clone(), (claim.clone(), unique.clone()));
-            self.volumes.of_claim.insert(claim.clone(), unique.clone());
-            self.report_volumes_of(claim, now);
-            self.update_queue_of_users(claim, now);
+            self.volumes.known.insert(name.clone(), bound.clone());
+            self.use_attachment(&bound, now);
+        }
+    }
+
+    /// Pods that use the claim of a volume wait for its attachment, if its driver needs one.
+    fn use_attachment(&mut self, bound: &BoundVolume, now: Timestamp) {
+        if self.volumes.without_attach.contains(&bound.driver) {
+            self.drop_attachment(bound, now);
+        } else {
+            self.volumes.of_claim.insert(bound.claim.clone(), bound.unique_name.clone());
+            self.report_volumes_of(&bound.claim, now);
+        }
+        self.update_queue_of_users(&bound.claim, now);
+    }
+
+    fn drop_attachment(&mut self, bound: &BoundVolume, now: Timestamp) {
+        if self.volumes.of_claim.get(&bound.claim) == Some(&bound.unique_name) {
+            self.volumes.of_claim.remove(&bound.claim);
+        }
+        self.report_volumes_of(&bound.claim, now);
+    }
+
+    /// Applies a complete list of CSI drivers.
+    pub(crate) fn replace_csi_drivers(&mut self, drivers: &[CsiDriver], now: Timestamp) {
+        let current: BTreeSet<&str> = drivers.iter().map(|driver| driver.key().name.as_str()).collect();
+        let deleted = self.volumes.without_attach.iter().filter(|name| !current.contains(name.as_str()));
+        for name in deleted.cloned().collect::<Vec<_>>() {
+            self.set_attach_required(&name, true, now);
+        }
+        drivers.iter().for_each(|driver| self.observe_csi_driver(driver, now));
+    }
+
+    /// Applies an added or updated CSI driver.
+    pub(crate) fn observe_csi_driver(&mut self, driver: &CsiDriver, now: Timestamp) {
+        let name = InternedStr::from(driver.key().name.as_str());
+        self.set_attach_required(&name, driver.is_attach_required, now);
+    }
+
+    /// Applies a deleted CSI driver: without one, volumes are attached.
+    pub(crate) fn forget_csi_driver(&mut self, name: &ArcStr, now: Timestamp) {
+        self.set_attach_required(&InternedStr::from(name.as_str()), true, now);
+    }
+
+    fn set_attach_required(&mut self, driver: &InternedStr, is_required: bool, now: Timestamp) {
+        let changed = if is_required {
+            self.volumes.without_attach.remove(driver)
+        } else {
+            self.volumes.without_attach.insert(driver.clone())
+        };
+        let of_driver = self.volumes.known.values().filter(|bound| changed && bound.driver == *driver);
+        for bound in of_driver.cloned().collect::<Vec<_>>() {
+            self.use_attachment(&bound, now);
         }
     }
 
@@ -80,11 +141,8 @@ impl Engine {
 
     /// Applies a deleted volume.
     pub(crate) fn forget_volume(&mut self, name: &ArcStr, now: Timestamp) {
-        if let Some((claim, unique)) = self.volumes.known.remove(name) {
-            if self.volumes.of_claim.get(&claim) == Some(&unique) {
-                self.volumes.of_claim.remove(&claim);
-            }
-            self.report_volumes_of(&claim, now);
+        if let Some(bound) = self.volumes.known.remove(name) {
+            self.drop_attachment(&bound, now);
         }
     }
 

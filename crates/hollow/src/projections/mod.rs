@@ -15,7 +15,7 @@ pub(crate) use self::node::{Effect, Node, Taint};
 pub(crate) use self::pod::{Phase, Pod, PodStatus};
 pub(crate) use self::template::{Requests, RestartPolicy, Template, TemplateRef};
 pub(crate) use self::terms::{PodTerm, PodTerms, Toleration};
-pub(crate) use self::volume::{Attachment, Volume};
+pub(crate) use self::volume::{Attachment, CsiDriver, Volume};
 
 /// Metadata in wire form, with the additional fields of pods.
 #[derive(Debug, Default, Deserialize)]

@@ -1,4 +1,4 @@
-//! PersistentVolumes and VolumeAttachments.
+//! PersistentVolumes, VolumeAttachments and CSIDrivers.
 
 use keleustes_objects::{ArcStr, InternedStr, Key, Object, ObjectMeta, Resource};
 use serde::Deserialize;
@@ -13,8 +13,8 @@ pub(crate) struct Volume {
     pub(crate) meta: ObjectMeta,
     /// The PersistentVolumeClaim it is bound to.
     pub(crate) claim: Option<Key>,
-    /// The unique volume name; `None` for volumes that are not attached.
-    pub(crate) unique_name: Option<ArcStr>,
+    /// The CSI driver and the unique volume name; `None` for volumes that are not attached.
+    pub(crate) csi: Option<(InternedStr, ArcStr)>,
     /// How attaching and detaching it goes.
     pub(crate) behaviour: VolumeBehaviour,
 }
@@ -33,6 +33,15 @@ pub(crate) struct Attachment {
     pub(crate) detach_error: Option<ArcStr>,
 }
 
+/// A CSIDriver.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "WireDriver")]
+pub(crate) struct CsiDriver {
+    pub(crate) meta: ObjectMeta,
+    /// Whether its volumes are attached before they are mounted.
+    pub(crate) is_attach_required: bool,
+}
+
 impl Volume {
     pub(crate) const RESOURCE: Resource =
         Resource::cluster("", "v1", "persistentvolumes", "PersistentVolume");
@@ -41,6 +50,17 @@ impl Volume {
 impl Attachment {
     pub(crate) const RESOURCE: Resource =
         Resource::cluster("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment");
+}
+
+impl CsiDriver {
+    pub(crate) const RESOURCE: Resource =
+        Resource::cluster("storage.k8s.io", "v1", "csidrivers", "CSIDriver");
+}
+
+impl Object for CsiDriver {
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
 }
 
 impl Object for Volume {
@@ -113,6 +133,19 @@ struct AttachmentStatus {
     detach_error: Option<VolumeError>,
 }
 
+#[derive(Deserialize)]
+struct WireDriver {
+    metadata: WireMeta,
+    #[serde(default)]
+    spec: DriverSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DriverSpec {
+    attach_required: Option<bool>,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct VolumeError {
@@ -126,10 +159,18 @@ impl From<WireVolume> for Volume {
             meta: wire.metadata.meta(),
             claim: wire.spec.claim_ref.map(|claim| Key { namespace: claim.namespace, name: claim.name }),
             // Parity: the unique volume name of the attach-detach controller and kubelets.
-            unique_name: csi
-                .map(|csi| ArcStr::from(format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle))),
+            csi: csi.map(|csi| {
+                let unique_name = format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle);
+                (csi.driver, unique_name.into())
+            }),
             behaviour: wire.metadata.annotations.volume,
         }
+    }
+}
+
+impl From<WireDriver> for CsiDriver {
+    fn from(mut wire: WireDriver) -> Self {
+        Self { meta: wire.metadata.meta(), is_attach_required: wire.spec.attach_required.unwrap_or(true) }
     }
 }
 

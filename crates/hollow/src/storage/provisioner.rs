@@ -13,7 +13,7 @@ use keleustes_objects::{
 use kube::Client;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::plan::{DriverOperation, DriverOptions, Observed, Task};
 
@@ -110,6 +110,7 @@ impl StorageDriver {
             observed: Observed::default(),
             in_flight: BTreeSet::new(),
             faults: BTreeMap::new(),
+            scan_at: Some(Instant::now()),
         };
         StorageDriverHandle { commands, task: tokio::spawn(running.run(receiver)) }
     }
@@ -153,7 +154,12 @@ struct Running {
     pods: Reflector<Pod>,
     in_flight: BTreeSet<Task>,
     faults: BTreeMap<DriverOperation, (DriverFault, u32)>,
+    /// When all objects are searched for something to do; `None` if nothing has changed.
+    scan_at: Option<Instant>,
 }
+
+/// Changes within this time are looked at together, because each look goes through all objects.
+const SCAN_DELAY: Duration = Duration::from_millis(10);
 
 /// Operations that wait or run.
 type Operations = FuturesUnordered<BoxFuture<'static, (Task, Step)>>;
@@ -175,25 +181,36 @@ impl Running {
     async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         let mut operations = Operations::new();
         loop {
-            self.begin(&mut operations);
-            tokio::select! {
+            let scan_at = self.scan_at;
+            let has_changed = tokio::select! {
                 biased;
                 command = commands.recv() => match command {
                     None => return,
-                    Some(Command::Fail(operation, fault, times)) => drop(self.faults.insert(operation, (fault, times))),
+                    Some(Command::Fail(operation, fault, times)) => {
+                        self.faults.insert(operation, (fault, times));
+                        false
+                    }
                     Some(Command::Stop(done)) => {
                         self.drain(operations).await;
                         let _ = done.send(());
                         return;
                     }
                 },
+                () = sleep_until(scan_at.unwrap_or_else(Instant::now)), if scan_at.is_some() => {
+                    self.scan_at = None;
+                    self.begin(&mut operations);
+                    false
+                }
                 Some((task, step)) = operations.next(), if !operations.is_empty() => {
-                    self.advance(task, step, &mut operations);
+                    self.advance(task, step, &mut operations)
                 }
                 delta = self.claims.next() => apply(&mut self.observed.claims, delta),
                 delta = self.volumes.next() => apply(&mut self.observed.volumes, delta),
                 delta = self.classes.next() => apply(&mut self.observed.classes, delta),
                 delta = self.pods.next() => apply(&mut self.observed.pods, delta),
+            };
+            if has_changed {
+                self.scan_at.get_or_insert_with(|| Instant::now() + SCAN_DELAY);
             }
         }
     }
@@ -230,7 +247,9 @@ impl Running {
         Some(fault)
     }
 
-    fn advance(&mut self, task: Task, step: Step, operations: &mut Operations) {
+    /// Returns whether there may be something to do.
+    fn advance(&mut self, task: Task, step: Step, operations: &mut Operations) -> bool {
+        let may_begin = matches!(step, Step::Retry);
         match step {
             Step::Send => self.send(task, operations),
             // The caches show what has been done only later; an operation that is not needed sends nothing.
@@ -238,6 +257,7 @@ impl Running {
             Step::Failed => wait(operations, task, self.options.retry_delay, Step::Retry),
             Step::Retry => drop(self.in_flight.remove(&task)),
         }
+        may_begin
     }
 
     fn send(&mut self, task: Task, operations: &mut Operations) {
@@ -288,7 +308,9 @@ fn is_done_already(error: &ApiError) -> bool {
     matches!(error.reason, ErrorReason::AlreadyExists | ErrorReason::NotFound)
 }
 
-fn apply<T: Kind>(objects: &mut BTreeMap<Key, T>, delta: Delta<T>) {
+/// Applies a change and returns whether there was one.
+fn apply<T: Kind>(objects: &mut BTreeMap<Key, T>, delta: Delta<T>) -> bool {
+    let has_changed = !matches!(delta, Delta::Bookmark(_));
     match delta {
         Delta::Replace { objects: all, .. } => {
             *objects = all.into_iter().map(|object| (object.key().clone(), object)).collect();
@@ -298,4 +320,5 @@ fn apply<T: Kind>(objects: &mut BTreeMap<Key, T>, delta: Delta<T>) {
         Delta::DeleteKey { key, .. } => drop(objects.remove(&key)),
         Delta::Bookmark(_) => {}
     }
+    has_changed
 }

@@ -25,3 +25,4 @@ mod shadow;
 mod status_coalescing;
 mod taint_eviction;
 mod test_cluster;
+mod volume_binder;

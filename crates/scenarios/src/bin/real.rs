@@ -66,8 +66,9 @@ impl Args {
         let named = (self.filters.is_empty() || names(&self.filters)) && !names(&self.without);
         let is_compared = self.compare && TestClusterPair::can_run(scenario) && !names(&self.uncompared);
         let runnable = match scenario.runs_on {
+            RunsOn::Slow if self.filters.is_empty() => false,
             _ if pass == Pass::Compare => is_compared,
-            RunsOn::Anywhere | RunsOn::RealCluster => !is_compared,
+            RunsOn::Anywhere | RunsOn::Slow | RunsOn::RealCluster => !is_compared,
             RunsOn::Processes => self.manager == ManagerKind::Ours,
             RunsOn::BesideOriginal => self.beside_original && self.manager == ManagerKind::Ours,
         };

@@ -66,7 +66,7 @@ impl TestClusterPair {
     /// Whether a scenario can be compared: the original must be able to run it.
     #[must_use]
     pub fn can_run(scenario: &Scenario) -> bool {
-        matches!(scenario.runs_on, RunsOn::Anywhere | RunsOn::RealCluster)
+        matches!(scenario.runs_on, RunsOn::Anywhere | RunsOn::Slow | RunsOn::RealCluster)
     }
 
     /// Runs a scenario in both clusters and compares them; repeats it once if they differ.

@@ -129,3 +129,37 @@ impl Checker for Devices {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// In storms every claim has a pod as its owner, which hides this from the broken controllers of the tests.
+    #[test]
+    fn reservation_for_a_pod_that_is_gone_or_done_is_noticed() {
+        let check = |reserved_for: &str, phase: &str| {
+            let server = ApiServer::builder().seed(1).build();
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "u"},
+                "spec": {"containers": [{"name": "c", "image": "i"}]}, "status": {"phase": phase}});
+            let reserved = json!([{"resource": "pods", "name": "p", "uid": reserved_for}]);
+            let requests = json!([{"name": "r", "exactly": {"deviceClassName": "d"}}]);
+            let claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                "metadata": {"name": "c", "namespace": "default"}, "spec": {"devices": {"requests": requests}},
+                "status": {"reservedFor": reserved}});
+            for object in [pod, claim] {
+                server.seed(object).unwrap_or_else(|error| panic!("the objects are valid: {error:?}"));
+            }
+            let uid = server.object("pods", "default", "p").map(|pod| text(&pod, "/metadata/uid").to_owned());
+            let is_there = uid.as_deref() == Some(reserved_for);
+            (is_there, Devices.check_converged(&server))
+        };
+        assert_eq!(check("u", "Running"), (true, Ok(())));
+        for (uid, phase) in [("u", "Succeeded"), ("gone", "Running")] {
+            let (_, result) = check(uid, phase);
+            let expected = "ResourceClaim default/c is reserved for p, which is gone or done";
+            assert_eq!(result, Err(expected.to_owned()), "{uid} {phase}");
+        }
+    }
+}

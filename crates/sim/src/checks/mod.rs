@@ -8,6 +8,7 @@
 pub mod access;
 pub mod adoption;
 pub mod aggregated_roles;
+pub mod attachments;
 pub mod bootstrap_tokens;
 pub mod certificates;
 pub mod cronjob;
@@ -120,6 +121,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(bootstrap_tokens::BootstrapTokens),
         Box::new(certificates::Certificates),
         Box::new(legacy_tokens::LegacyTokens),
+        Box::new(attachments::Attachments::default()),
         Box::new(volume_binding::VolumeBinding),
         Box::new(volume_protection::VolumeProtection::default()),
         Box::new(migrations::Migrations::default()),

@@ -1,20 +1,18 @@
-//! Bound claims and volumes point at each other once the faults have ended, a claim does not wait while a volume that fits
-//! is free, and the manager deletes no volume that is to be retained.
+//! A claim that the manager binds and its volume point at each other, the manager separates no such pair, and it deletes no
+//! volume that is to be retained. In the end every bound claim has its volume and every bound volume its claim, no claim
+//! waits for a volume that is free or that its driver provisions, and released volumes are reclaimed.
 
 use http::Method;
 use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::objects::describe;
+use super::objects::{describe, is_terminating};
 use crate::recorder::{ObservedWrite, text};
+use crate::user_storage::DRIVER;
 
 /// Compares claims with their volumes.
 pub struct VolumeBinding;
-
-fn is_terminating(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some()
-}
 
 fn phase(object: &Value) -> &str {
     text(object, "/status/phase")
@@ -42,15 +40,76 @@ fn is_plain(object: &Value) -> bool {
         && object.pointer("/spec/selector").is_none()
 }
 
+fn is_bound_to(claim: &Value, volume: &Value) -> bool {
+    phase(claim) == "Bound" && text(claim, "/spec/volumeName") == text(volume, "/metadata/name")
+}
+
+/// A claim becomes Bound only to a volume that is bound to it. The volume may have been deleted meanwhile.
+fn check_bound(before: &Value, after: &Value, server: &ApiServer) -> Result<(), String> {
+    if phase(before) == "Bound" || phase(after) != "Bound" {
+        return Ok(());
+    }
+    let volume = server.object("persistentvolumes", "", text(after, "/spec/volumeName"));
+    match volume {
+        Some(volume) if !is_claimed_by(&volume, after) => {
+            Err(format!("{} becomes Bound to {}, which is not its", describe(after), describe(&volume)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A volume and a claim that are bound to each other stay so while both exist.
+fn check_separation(before: &Value, after: Option<&Value>, server: &ApiServer) -> Result<(), String> {
+    let (namespace, name) = (text(before, "/spec/claimRef/namespace"), text(before, "/spec/claimRef/name"));
+    let Some(claim) = server.object("persistentvolumeclaims", namespace, name) else { return Ok(()) };
+    if !is_claimed_by(before, &claim) || !is_bound_to(&claim, before) {
+        return Ok(());
+    }
+    let is_kept =
+        |after: &Value| is_claimed_by(after, &claim) && (phase(before) != "Bound" || phase(after) == "Bound");
+    if after.is_some_and(is_kept) {
+        return Ok(());
+    }
+    Err(format!("{} loses {}, which is bound to it", describe(before), describe(&claim)))
+}
+
+/// Why a claim or a volume of the storms' CSI driver is not as it should be.
+fn unfinished(claim: &Value, server: &ApiServer) -> Option<&'static str> {
+    let storage_class = server.object("storageclasses.storage.k8s.io", "", class(claim))?;
+    let waits_for_consumer = text(&storage_class, "/volumeBindingMode") == "WaitForFirstConsumer"
+        && claim.pointer("/metadata/annotations/volume.kubernetes.io~1selected-node").is_none();
+    if is_terminating(claim) || waits_for_consumer {
+        return None;
+    }
+    if phase(claim) == "Pending" {
+        return Some("is not bound although its driver provisions volumes");
+    }
+    let is_small = phase(claim) == "Bound"
+        && claim.pointer("/spec/resources/requests/storage") != claim.pointer("/status/capacity/storage");
+    is_small.then_some("has not the size that it asks for")
+}
+
+/// Whether the CSI driver should have deleted a volume.
+fn is_to_be_reclaimed(volume: &Value) -> bool {
+    phase(volume) == "Released"
+        && text(volume, "/spec/csi/driver") == DRIVER
+        && text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
+}
+
 impl Checker for VolumeBinding {
     fn name(&self) -> &'static str {
         "persistentvolume-binder-controller"
     }
 
-    fn on_write(&mut self, write: &ObservedWrite, _: &ApiServer) -> Result<(), String> {
+    fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
         let Some(before) = write.before.as_deref().filter(|_| write.by_manager() && write.succeeded()) else {
             return Ok(());
         };
+        match (write.request.resource.as_str(), write.after.as_deref()) {
+            ("persistentvolumeclaims", Some(after)) => check_bound(before, after, server)?,
+            ("persistentvolumes", after) => check_separation(before, after, server)?,
+            _ => {}
+        }
         let is_deletion = write.request.method == Method::DELETE
             && write.request.resource == "persistentvolumes"
             && !is_terminating(before);
@@ -63,6 +122,14 @@ impl Checker for VolumeBinding {
     fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         let (claims, volumes) =
             (server.objects("persistentvolumeclaims"), server.objects("persistentvolumes"));
+        for claim in &claims {
+            if let Some(why) = unfinished(claim, server) {
+                return Err(format!("{} {why}", describe(claim)));
+            }
+        }
+        if let Some(volume) = volumes.iter().find(|volume| is_to_be_reclaimed(volume)) {
+            return Err(format!("{} is released and not deleted", describe(volume)));
+        }
         for claim in claims.iter().filter(|claim| phase(claim) == "Bound") {
             let name = text(claim, "/spec/volumeName");
             let volume = volumes.iter().find(|volume| text(volume, "/metadata/name") == name);

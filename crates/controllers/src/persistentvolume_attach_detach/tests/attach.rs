@@ -272,39 +272,64 @@ fn volume_of_many_nodes_is_attached_to_all_of_them_at_once() {
     }
 }
 
+/// The attach of `p1` on `n1` has failed, the pod is gone or not, the attachment has this status, and `p2` on `n2` needs the
+/// volume.
+fn failed_on_n1(is_gone: bool, status: Value) -> World {
+    let mut world = World::started();
+    world.put::<Pod>(pod("p1", "n1", "1"));
+    world.run("n1");
+    world.put_attachment("1", "n1", json!({"attachError": {"message": "x"}}));
+    world.advance(500);
+    world.run("n1");
+    if is_gone {
+        world.take_pod("p1");
+    }
+    world.put_attachment("1", "n1", status);
+    world.put::<Pod>(pod("p2", "n2", "1"));
+    world.advance(500);
+    world
+}
+
 /// Proves AD-57, AD-128.
 #[test]
-fn uncertain_attachment_blocks_another_node_only_if_it_says_attached() {
-    let fail_on_n1 = |status: Value| {
-        let mut world = World::started();
-        world.put::<Pod>(pod("p1", "n1", "1"));
-        world.run("n1");
-        world.put_attachment("1", "n1", json!({"attachError": {"message": "x"}}));
-        world.advance(500);
-        world.run("n1");
-        world.take_pod("p1");
-        world.put_attachment("1", "n1", status);
-        world.put::<Pod>(pod("p2", "n2", "1"));
-        world
-    };
-    let mut world = fail_on_n1(json!({"attached": false}));
-    assert_eq!(world.run("n2"), none(), "the attach of the volume is in backoff");
-    world.advance(500);
-    assert_eq!(world.run("n1"), none(), "it counts as in use");
+fn uncertain_attachment_that_no_pod_needs_is_deleted_before_another_node_gets_the_volume() {
+    let mut world = failed_on_n1(true, json!({"attached": false}));
+    assert_eq!(world.run("n2"), ["get h1 on n1", "enqueue n1"], "the external attacher may still attach it");
+    assert_eq!(world.requeue("n2"), "requeue after 1s", "it is checked again");
+    assert_eq!(world.run("n1"), ["get nodes n1", "delete h1 on n1"], "it is only assumed to be in use");
+    assert_eq!(world.run("n2"), none(), "the detach is running");
+    world.take_attachment("1", "n1");
+    world.run("n1");
+    assert_eq!(world.run("n2"), ["create h1 on n2"]);
+    // What the node reports in use is no assumption.
+    let mut world = failed_on_n1(true, json!({"attached": false}));
+    world.put::<Node>(with_attached(node("n1"), &[], &["1"]));
+    assert_eq!(world.run("n1"), none());
+    assert_eq!(world.run("n2"), ["get h1 on n1", "enqueue n1"]);
+    // Without another node that needs it, the assumption holds.
+    let mut world = failed_on_n1(true, json!({"attached": false}));
+    world.take_pod("p2");
+    assert_eq!(world.run("n1"), none());
+}
+
+/// Proves AD-57, AD-128.
+#[test]
+fn failed_attachment_of_another_pod_leaves_the_volume_free_unless_it_says_attached() {
+    let mut world = failed_on_n1(false, json!({"attachError": {"message": "x"}}));
     assert_eq!(world.run("n2"), ["get h1 on n1", "create h1 on n2"]);
+    // As long as the external attacher has not answered, it may still attach it.
+    let mut world = failed_on_n1(false, json!({}));
+    assert_eq!(world.run("n2"), ["get h1 on n1", "enqueue n1"]);
     // Beyond the original: what the external attacher has attached after all is not attached twice.
-    let mut world = fail_on_n1(json!({"attached": true}));
-    world.advance(500);
+    let mut world = failed_on_n1(false, json!({"attached": true}));
     let events = world.run("n2");
-    assert!(events.len() == 1 && events[0].contains("waiting on detach"), "{events:?}");
+    assert!(events.len() == 1 && events[0].contains("Volume is already used by pod(s) p1"), "{events:?}");
     assert_eq!(world.requeue("n2"), "requeue after 1s", "it is checked again");
     // Also if only the server knows that.
-    let mut world = fail_on_n1(json!({"attached": false}));
-    world.advance(500);
+    let mut world = failed_on_n1(false, json!({"attachError": {"message": "x"}}));
     let live = attachment("1", "n1", json!({"attached": true}));
     world.cluster = std::mem::take(&mut world.cluster).with_live::<VolumeAttachment>(live);
-    assert_eq!(world.run("n2"), ["get h1 on n1"]);
-    assert_eq!(world.requeue("n2"), "requeue after 1s");
+    assert_eq!(world.run("n2"), ["get h1 on n1", "enqueue n1"]);
 }
 
 /// Proves AD-147.
@@ -364,7 +389,7 @@ fn migrated_inline_volume_is_attached_with_its_spec() {
     );
 }
 
-/// Proves AD-2, AD-25, AD-129.
+/// Proves AD-25, AD-129.
 #[test]
 fn pods_of_one_node_share_an_attachment_and_all_get_events() {
     let mut world = World::started();
@@ -377,5 +402,47 @@ fn pods_of_one_node_share_an_attachment_and_all_get_events() {
     assert_eq!(world.take_pod("p1"), none());
     assert_eq!(world.run("n1"), none(), "the other pod needs it");
     assert_eq!(world.take_pod("p2"), ["n1"]);
+    assert_eq!(world.run("n1"), ["report []", "get nodes n1", "delete h1 on n1"]);
+}
+
+/// Proves AD-2.
+#[test]
+fn desired_and_actual_state_are_kept_per_node_and_pods_by_uid() {
+    let mut world = World::empty(AttachDetachOptions::default());
+    world.populate_with_volume("1", json!(["ReadWriteMany"]));
+    world.start();
+    world.attach("1", "p1", "n1");
+    // On the other node the attach fails: the volume is uncertain there and not reported.
+    world.put::<Pod>(pod("p2", "n2", "1"));
+    assert_eq!(world.run("n2"), ["create h1 on n2"]);
+    world.put_attachment("1", "n2", json!({"attachError": {"message": "full"}}));
+    world.advance(500);
+    let failed = world.run("n2");
+    assert!(failed.len() == 1 && failed[0].contains("full"), "{failed:?}");
+    // A pod of the same name with another UID is another pod: the volume is wanted until both are gone.
+    let mut again = pod("p1", "n1", "1");
+    again["metadata"]["uid"] = json!("u-again");
+    world.put::<Pod>(again);
+    world.put::<Node>(with_attached(node("n1"), &["1"], &[]));
+    assert_eq!(world.populate(), none(), "the first UID leaves, the second needs the volume");
+    assert_eq!(world.run("n1"), none());
+    assert_eq!(world.take_pod("p1"), ["n1"]);
+    assert_eq!(world.run("n1"), ["report []", "get nodes n1", "delete h1 on n1"]);
+    // What happens on one node changes nothing on the other: it is still wanted there, and attached again.
+    world.take_attachment("1", "n1");
+    world.put::<Node>(with_attached(node("n1"), &[], &[]));
+    assert_eq!(world.run("n1"), none());
+    world.put_attachment("1", "n2", json!({"attached": true}));
+    world.advance(500);
+    world.run("n2");
+    let done = world.run("n2");
+    assert!(done.contains(&format!("report [{}]", unique("1"))), "{done:?}");
+    // In use on one node does not keep it from being detached on the other.
+    world.put::<Node>(with_attached(node("n2"), &["1"], &["1"]));
+    world.attach("1", "p3", "n1");
+    world.take_pod("p2");
+    world.take_pod("p3");
+    world.put::<Node>(with_attached(node("n1"), &["1"], &[]));
+    assert_eq!(world.run("n2"), none(), "in use there");
     assert_eq!(world.run("n1"), ["report []", "get nodes n1", "delete h1 on n1"]);
 }

@@ -68,19 +68,42 @@ fn volume_on_an_unhealthy_node_is_detached_by_force_after_six_minutes() {
 /// Proves AD-13, AD-153.
 #[test]
 fn force_detach_on_timeout_can_be_disabled() {
-    let mut world =
-        World::empty(AttachDetachOptions { disable_force_detach_on_timeout: true, ..Default::default() });
-    world.populate_with_volume("1", json!(["ReadWriteOnce"]));
-    world.start();
-    world.attach("1", "p1", "n1");
-    world.take_pod("p1");
-    world.put::<Node>(not_ready(with_attached(node("n1"), &["1"], &["1"])));
-    assert_eq!(world.run("n1"), none());
-    world.advance(3_600_000);
-    assert_eq!(world.run("n1"), none());
-    assert_eq!(world.requeue("n1"), "", "no time is waited for");
-    world.take::<Node>(&Key::cluster("n1"));
-    assert_eq!(world.run("n1"), none(), "nor on a node that is gone");
+    for disabled in [true, false] {
+        let options = AttachDetachOptions { disable_force_detach_on_timeout: disabled, ..Default::default() };
+        // In use on a node that is not Ready, and then gone.
+        let mut world = World::empty(options);
+        world.populate_with_volume("1", json!(["ReadWriteOnce"]));
+        world.start();
+        world.attach("1", "p1", "n1");
+        world.take_pod("p1");
+        world.put::<Node>(not_ready(with_attached(node("n1"), &["1"], &["1"])));
+        assert_eq!(world.run("n1"), none());
+        if disabled {
+            world.advance(3_600_000);
+            assert_eq!(world.run("n1"), none());
+            assert_eq!(world.requeue("n1"), "", "no time is waited for");
+        }
+        world.take::<Node>(&Key::cluster("n1"));
+        assert_eq!(world.run("n1"), none());
+        world.advance(3_600_000);
+        let forced: &[&str] = if disabled { &[] } else { &["delete h1 on n1"] };
+        assert_eq!(world.run("n1"), forced, "disabled: {disabled}");
+        if disabled {
+            let mut returned = node("n1");
+            returned["metadata"]["uid"] = json!("u-returned");
+            world.put::<Node>(returned);
+            assert_eq!(world.run("n1"), ["get nodes n1", "delete h1 on n1"], "a node of that name returns");
+        }
+        // Found at the start, on a node that is gone.
+        let mut world = World::empty(options);
+        world.populate_with_volume("1", json!(["ReadWriteOnce"]));
+        world.put_attachment("1", "n3", json!({"attached": true}));
+        world.start();
+        assert_eq!(world.run("n3"), none());
+        world.advance(3_600_000);
+        let forced: &[&str] = if disabled { &[] } else { &["delete h1 on n3"] };
+        assert_eq!(world.run("n3"), forced, "disabled: {disabled}");
+    }
 }
 
 /// Proves AD-52, AD-100, AD-122.
@@ -305,6 +328,62 @@ fn volume_without_a_plugin_stays_and_one_with_an_odd_handle_is_retried() {
     // It is unreported and fails; the others stay, without a request.
     assert_eq!(world.run("n1"), ["report [kubernetes.io/aws-ebs/vol-1 odd]", "get nodes n1"]);
     assert_eq!(world.requeue("n1"), "requeue after 500ms");
+}
+
+/// Proves AD-47.
+#[test]
+fn operation_on_an_exclusive_volume_postpones_its_detach_on_every_node() {
+    for (modes, is_exclusive) in [(json!(["ReadWriteOnce"]), true), (json!(["ReadWriteMany"]), false)] {
+        // The attach on `n1` has failed, and the one on `n2` is running.
+        let mut world = World::empty(AttachDetachOptions::default());
+        world.populate_with_volume("1", modes);
+        world.start();
+        world.put::<Pod>(pod("p1", "n1", "1"));
+        world.run("n1");
+        world.put_attachment("1", "n1", json!({"attachError": {"message": "x"}}));
+        world.advance(500);
+        world.run("n1");
+        world.advance(500);
+        world.put::<Pod>(pod("p2", "n2", "1"));
+        let created = world.run("n2");
+        assert_eq!(created.last().map(String::as_str), Some("create h1 on n2"), "{created:?}");
+        // No pod on `n1` needs it any more, and it is not in use there.
+        world.take_pod("p1");
+        let mut changed = node("n1");
+        changed["metadata"]["resourceVersion"] = json!("9");
+        world.put::<Node>(changed);
+        let detach = ["get nodes n1", "delete h1 on n1"];
+        assert_eq!(world.run("n1"), if is_exclusive { vec![] } else { detach.to_vec() });
+        if is_exclusive {
+            world.put_attachment("1", "n2", json!({"attached": true}));
+            let done = world.transcript("n2");
+            assert!(
+                done.contains("enqueue n1"),
+                "the end of the attach enqueues the node that waits: {done}"
+            );
+            assert_eq!(world.run("n1"), detach);
+        }
+    }
+}
+
+/// Proves AD-47.
+#[test]
+fn detach_in_backoff_is_not_started_again() {
+    let mut world = unwanted();
+    world.put::<Node>(with_attached(node("n1"), &["1"], &[]));
+    assert_eq!(world.run("n1"), detaching());
+    world.put_attachment("1", "n1", json!({"attached": true, "detachError": {"message": "busy"}}));
+    world.advance(500);
+    assert_eq!(world.run("n1"), none(), "the detach has failed");
+    world.advance(499);
+    assert_eq!(world.run("n1"), none(), "it is in backoff");
+    world.advance(1);
+    assert_eq!(world.run("n1"), ["get nodes n1", "delete h1 on n1"]);
+    // An entry that is gone meanwhile needs nothing.
+    world.take_attachment("1", "n1");
+    assert_eq!(world.run("n1"), none());
+    world.advance(600_000);
+    assert_eq!(world.run("n1"), none());
 }
 
 /// Proves AD-47.

@@ -107,7 +107,7 @@ fn missed_pods_are_added_every_third_minute() {
     assert_eq!(world.run("n1"), ["create h1 on n1"]);
 }
 
-/// Proves AD-85, AD-154.
+/// Proves AD-85.
 #[test]
 fn volume_that_is_not_attachable_any_more_is_detached() {
     let mut world = World::attached("1", "p1", "n1");
@@ -116,23 +116,37 @@ fn volume_that_is_not_attachable_any_more_is_detached() {
     assert_eq!(world.run("n1"), none());
     assert_eq!(world.populate(), ["enqueue n1"]);
     assert_eq!(world.run("n1"), ["report []", "get nodes n1", "delete h1 on n1"]);
-    // Pods processed while the driver object was missing get attachments.
+}
+
+/// Proves AD-154.
+#[test]
+fn attachment_of_a_gap_between_two_driver_objects_is_deleted_after_its_attach_has_ended() {
     let mut world = World::started();
     world.put::<CsiDriver>(driver(json!(false)));
+    world.put::<Pod>(pod("p0", "n1", "1"));
+    assert_eq!(world.run("n1"), none(), "the driver attaches nothing");
+    world.take_pod("p0");
     remove_driver(&mut world);
     world.put::<Pod>(pod("p1", "n1", "1"));
-    assert_eq!(world.run("n1"), ["create h1 on n1"]);
+    assert_eq!(world.run("n1"), ["create h1 on n1"], "processed in the gap");
     world.put_attachment("1", "n1", json!({}));
+    assert_eq!(world.populate(), none(), "without the driver object the volume is wanted");
     world.put::<CsiDriver>(driver(json!(false)));
     assert_eq!(world.populate(), ["enqueue n1"]);
+    assert_eq!(world.cluster.reconcile(&world.nodes, pass(POPULATE)), "requeue after 60s\n");
+    let update = |world: &mut World, version: &str| {
+        let mut changed = node("n1");
+        changed["metadata"]["resourceVersion"] = json!(version);
+        world.put::<Node>(changed);
+    };
+    update(&mut world, "8");
     assert_eq!(world.run("n1"), none(), "the attach is still running");
     world.advance(120_000);
-    assert_eq!(world.run("n1").len(), 1, "timed out");
+    let failed = world.run("n1");
+    assert!(failed.len() == 1 && failed[0].contains("timed out waiting for external-attacher"), "{failed:?}");
     world.advance(500);
     assert_eq!(world.run("n1"), none(), "it counts as in use");
-    let mut changed = node("n1");
-    changed["metadata"]["resourceVersion"] = json!("9");
-    world.put::<Node>(changed);
+    update(&mut world, "9");
     assert_eq!(world.run("n1"), ["get nodes n1", "delete h1 on n1"]);
 }
 
@@ -171,6 +185,19 @@ fn attached_volumes_are_verified_once_per_period() {
     world.put::<CsiDriver>(driver(json!(false)));
     world.advance(60_000);
     assert_eq!(world.verify(), none());
+}
+
+/// Proves AD-12.
+#[test]
+fn first_verification_is_one_period_after_the_start() {
+    let mut world = World::attached("1", "p1", "n1");
+    // Missing from the start on: a verification would notice it.
+    world.take_attachment("1", "n1");
+    assert_eq!(world.verify(), none(), "not at the start");
+    world.advance(59_999);
+    assert_eq!(world.verify(), none());
+    world.advance(1);
+    assert_eq!(world.verify(), ["get h1 on n1", "enqueue n1"]);
 }
 
 /// Proves AD-13, AD-12.

@@ -78,7 +78,7 @@ fn attachment_that_no_node_reports_counts_as_in_use_until_the_node_changes() {
     assert_eq!(world.run("n3"), ["delete h1 on n3"]);
 }
 
-/// Proves AD-31, AD-62, AD-142.
+/// Proves AD-31, AD-62.
 #[test]
 fn attachment_of_a_pod_is_resumed() {
     let mut world = restarted(|world| {
@@ -88,6 +88,40 @@ fn attachment_of_a_pod_is_resumed() {
     assert_eq!(world.run("n1"), none(), "the attach is run again, nothing is created");
     let done = world.run("n1");
     assert!(done[0].contains("SuccessfulAttachVolume") && done[1] == format!("report [{}]", unique("1")));
+}
+
+/// Proves AD-142.
+#[test]
+fn operations_that_a_shutdown_interrupts_are_resumed_from_their_attachments() {
+    // The first process begins an attach, and its reconcile ends without waiting for the driver.
+    let mut world = World::started();
+    world.put::<Pod>(pod("p1", "n1", "1"));
+    assert_eq!(world.run("n1"), ["create h1 on n1"]);
+    assert_ne!(world.requeue("n1"), "", "the attach is running");
+    // The next one finds what the first has created.
+    let mut world = restarted(|world| {
+        world.put_attachment("1", "n1", json!({}));
+        world.put::<Pod>(pod("p1", "n1", "1"));
+    });
+    assert_eq!(world.run("n1"), none(), "neither created again nor deleted");
+    assert_eq!(world.put_attachment("1", "n1", json!({"attached": true})), ["n1"]);
+    let done = world.run("n1");
+    assert!(done[0].contains("SuccessfulAttachVolume"), "{done:?}");
+    // A detach is interrupted after the node's status was patched: the VolumeAttachment is terminating.
+    let mut terminating = attachment("1", "n1", json!({"attached": true}));
+    terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut world = restarted(|world| {
+        world.put::<VolumeAttachment>(terminating);
+    });
+    let mut changed = node("n1");
+    changed["metadata"]["resourceVersion"] = json!("9");
+    world.put::<Node>(changed);
+    assert_eq!(world.run("n1"), ["get nodes n1", "delete h1 on n1"], "the detach is run again");
+    world.put::<Pod>(pod("p2", "n2", "1"));
+    assert_eq!(world.run("n2"), none(), "another node waits for its end");
+    world.take_attachment("1", "n1");
+    assert_eq!(world.run("n1"), ["enqueue n2"]);
+    assert_eq!(world.run("n2"), ["create h1 on n2"]);
 }
 
 /// Proves AD-31, AD-32, AD-144.

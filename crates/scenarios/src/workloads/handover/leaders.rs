@@ -6,15 +6,11 @@ use anyhow::Context as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use keleustes_control_plane::{ControlPlane, Process};
 
-use super::workloads::Workloads;
 use crate::TestCluster;
 use crate::real::{Manager, built_manager};
 
-/// Flags of both: the workload controllers and what they need, and short leases.
-const FLAGS: [&str; 6] = [
-    "--controllers=replicaset-controller,replicationcontroller-controller,deployment-controller,\
-     statefulset-controller,daemonset-controller,job-controller,garbage-collector-controller,\
-     serviceaccount-controller",
+/// Flags of both beside `--controllers`: short leases.
+const FLAGS: [&str; 5] = [
     "--leader-elect-lease-duration=8s",
     "--leader-elect-renew-deadline=6s",
     "--leader-elect-retry-period=1s",
@@ -26,8 +22,10 @@ const FLAGS: [&str; 6] = [
 const TERM_MAX: Duration = Duration::from_millis(2500);
 
 /// The two programs and the current leader.
-pub(super) struct AlternatingLeaders<'p> {
+pub(crate) struct AlternatingLeaders<'p> {
     plane: &'p ControlPlane,
+    /// The flags of both.
+    flags: Vec<&'static str>,
     rng: fastrand::Rng,
     /// The program that leads, and the one that leads next.
     leads: Manager,
@@ -38,27 +36,30 @@ pub(super) struct AlternatingLeaders<'p> {
 }
 
 impl<'p> AlternatingLeaders<'p> {
-    /// Starts with the original.
-    pub(super) async fn start(
+    /// Starts with the original; `controllers` is the flag with the controllers of both.
+    pub(crate) async fn start(
         plane: &'p ControlPlane,
         cluster: &TestCluster,
         rng: fastrand::Rng,
+        controllers: &'static str,
     ) -> anyhow::Result<Self> {
         let (leads, follows) = (Manager::Original, Manager::Ours(built_manager()?));
-        let leader = leads.start(plane, &log_name(&leads, 0), &FLAGS)?;
-        let mut leaders = Self { plane, rng, leads, follows, started: 1, leader };
+        let flags: Vec<_> = [controllers].into_iter().chain(FLAGS).collect();
+        let leader = leads.start(plane, &log_name(&leads, 0), &flags)?;
+        let mut leaders = Self { plane, flags, rng, leads, follows, started: 1, leader };
         leaders.until(cluster, "the first leader", async || Ok(holder(cluster).await?.map(drop))).await?;
         Ok(leaders)
     }
 
-    /// Starts the other program, and stops or kills the leader after a random time.
-    pub(super) async fn replace_leader(
+    /// Starts the other program, and stops or kills the leader after a random time. `unfinished` says how much work the
+    /// next leader has, for the log.
+    pub(crate) async fn replace_leader(
         &mut self,
         cluster: &TestCluster,
-        workloads: &Workloads<'_>,
-        phase: usize,
+        unfinished: impl AsyncFn() -> anyhow::Result<usize>,
     ) -> anyhow::Result<()> {
-        let mut previous = self.follows.start(self.plane, &log_name(&self.follows, self.started), &FLAGS)?;
+        let mut previous =
+            self.follows.start(self.plane, &log_name(&self.follows, self.started), &self.flags)?;
         std::mem::swap(&mut previous, &mut self.leader);
         let previous_holder = holder(cluster).await?;
         let longest = u64::try_from(TERM_MAX.as_millis())?;
@@ -74,11 +75,8 @@ impl<'p> AlternatingLeaders<'p> {
         self.started += 1;
         std::mem::swap(&mut self.leads, &mut self.follows);
         let next = self.leads.whose();
-        let unfinished = workloads.unfinished(phase).await?;
-        println!(
-            "        {how} after {:.1} s, {unfinished} workloads unfinished, then {next}",
-            term.as_secs_f64()
-        );
+        let unfinished = unfinished().await?;
+        println!("        {how} after {:.1} s, {unfinished} unfinished, then {next}", term.as_secs_f64());
         let acquired = async || {
             let holder = holder(cluster).await?;
             Ok((holder.is_some() && holder != previous_holder).then_some(()))
@@ -88,7 +86,7 @@ impl<'p> AlternatingLeaders<'p> {
 
     /// Waits for something. A leader that exits because it could not renew its lease is restarted, as a
     /// supervisor would.
-    pub(super) async fn until<T>(
+    pub(crate) async fn until<T>(
         &mut self,
         cluster: &TestCluster,
         what: &str,
@@ -98,7 +96,8 @@ impl<'p> AlternatingLeaders<'p> {
         loop {
             if !self.leader.is_running() {
                 println!("        a leader lost its lease and is restarted");
-                self.leader = self.leads.start(self.plane, &log_name(&self.leads, self.started), &FLAGS)?;
+                self.leader =
+                    self.leads.start(self.plane, &log_name(&self.leads, self.started), &self.flags)?;
                 self.started += 1;
             }
             if let Some(answer) = ask().await.with_context(|| what.to_owned())? {

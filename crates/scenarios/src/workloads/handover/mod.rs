@@ -5,7 +5,7 @@
 //! times (seed `KELEUSTES_SEED`, printed), and each is replaced by the other program. All creations and
 //! deletions of pods are recorded and must match the templates and replicas.
 
-mod leaders;
+pub(crate) mod leaders;
 mod pod_log;
 mod workloads;
 
@@ -28,6 +28,11 @@ use crate::real::client_of;
 /// How long fifty rollouts with changes of leaders may take on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
+/// The workload controllers and what they need.
+const CONTROLLERS: &str = "--controllers=replicaset-controller,replicationcontroller-controller,deployment-controller,\
+     statefulset-controller,daemonset-controller,job-controller,garbage-collector-controller,\
+     serviceaccount-controller";
+
 /// How often the leader changes in each phase; the first phase only creates the workloads.
 const SWAPS: [usize; PHASES] = [0, 3, 2, 3];
 
@@ -37,7 +42,8 @@ pub(crate) async fn leaders_change_during_rollouts(_: &TestCluster) -> anyhow::R
     let cluster = TestCluster::new(client_of(&plane, User::Admin).await?, None, TIMEOUT);
     let seed = std::env::var("KELEUSTES_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     println!("        seed {seed}");
-    let mut leaders = AlternatingLeaders::start(&plane, &cluster, fastrand::Rng::with_seed(seed)).await?;
+    let rng = fastrand::Rng::with_seed(seed);
+    let mut leaders = AlternatingLeaders::start(&plane, &cluster, rng, CONTROLLERS).await?;
     let nodes = Hollow::builder(cluster.admin.clone()).nodes(NODES).scheduler(true).untaint(true);
     let nodes = nodes.capacity("64", "256Gi", 250).seed(seed).start();
 
@@ -47,7 +53,7 @@ pub(crate) async fn leaders_change_during_rollouts(_: &TestCluster) -> anyhow::R
     for (phase, swaps) in SWAPS.into_iter().enumerate() {
         workloads.start_phase(phase).await?;
         for _ in 0..swaps {
-            leaders.replace_leader(&cluster, &workloads, phase).await?;
+            leaders.replace_leader(&cluster, async || workloads.unfinished(phase).await).await?;
         }
         leaders
             .until(&cluster, &format!("phase {phase}"), async || {
@@ -82,7 +88,7 @@ async fn new_leader_writes_nothing(
     plane: &ControlPlane,
 ) -> anyhow::Result<()> {
     let before = plane.audit_mark()?;
-    leaders.replace_leader(cluster, workloads, PHASES - 1).await?;
+    leaders.replace_leader(cluster, async || workloads.unfinished(PHASES - 1).await).await?;
     // A leader that has completed new work has also reconciled all existing keys.
     workloads.create_last().await?;
     leaders.until(cluster, "one more Deployment", async || workloads.last_is_done().await).await?;
@@ -100,7 +106,8 @@ async fn new_leader_writes_nothing(
     Ok(())
 }
 
-fn plane() -> anyhow::Result<ControlPlane> {
+/// A control plane with both programs.
+pub(crate) fn plane() -> anyhow::Result<ControlPlane> {
     let mut builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
     if let Some(folder) = std::env::var_os("KELEUSTES_LOGS") {
         builder = builder.keep_logs(std::path::Path::new(&folder).join("handover"));

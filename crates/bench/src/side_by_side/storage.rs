@@ -1,0 +1,112 @@
+//! The loads of the storage controllers: claims that a CSI driver provisions, and volumes that nodes attach.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use keleustes_objects::{Key, Resource};
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::bench_cluster::BenchCluster;
+use super::loads::{keys, namespace_names, nodes_are_ready};
+use super::objects::{PODS, create_all, create_namespaces, delete_all, list};
+
+const CLAIMS: Resource = Resource::namespaced("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
+const VOLUMES: Resource = Resource::cluster("", "v1", "persistentvolumes", "PersistentVolume");
+const CLASSES: Resource = Resource::cluster("storage.k8s.io", "v1", "storageclasses", "StorageClass");
+const ATTACHMENTS: Resource =
+    Resource::cluster("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment");
+
+const DRIVER: &str = "csi.bench.example.com";
+const CLASS: &str = "fast";
+
+/// 5,000 claims that a CSI driver provisions, and their deletion.
+pub(super) async fn claims(cluster: &mut BenchCluster) -> anyhow::Result<()> {
+    let keys = prepare(cluster, 5000).await?;
+    cluster.phase("bind", async |client| bind(client, &keys).await).await?;
+    cluster
+        .phase("delete", async |client| {
+            delete_all(client, &CLAIMS, keys.iter().cloned()).await?;
+            BenchCluster::until("volumes are deleted", async || {
+                Ok(list(client, &VOLUMES, "").await?.is_empty())
+            })
+            .await?;
+            Ok(Vec::new())
+        })
+        .await
+}
+
+/// 5,000 pods with a volume each on 500 nodes, and their deletion.
+pub(super) async fn attachments(cluster: &mut BenchCluster) -> anyhow::Result<()> {
+    let nodes = cluster.share(500);
+    cluster.start_nodes_with_volumes(nodes, 250).await?;
+    nodes_are_ready(&cluster.client, nodes).await?;
+    let keys = prepare(cluster, 5000).await?;
+    bind(&cluster.client, &keys).await?;
+    cluster
+        .phase("attach", async |client| {
+            let pods = keys.iter().enumerate().map(|(n, key)| pod(key, n % nodes));
+            create_all(client, &PODS, pods).await?;
+            times_until(client, &ATTACHMENTS, keys.len(), |one| one["status"]["attached"] == true).await
+        })
+        .await?;
+    cluster
+        .phase("detach", async |client| {
+            delete_all(client, &PODS, keys.iter().cloned()).await?;
+            BenchCluster::until("volumes are detached", async || {
+                Ok(list(client, &ATTACHMENTS, "").await?.is_empty())
+            })
+            .await?;
+            Ok(Vec::new())
+        })
+        .await
+}
+
+/// Starts the driver and creates its class and namespaces. Returns the keys of this share of claims.
+async fn prepare(cluster: &mut BenchCluster, full: usize) -> anyhow::Result<Vec<Key>> {
+    cluster.start_storage_driver(DRIVER)?;
+    let namespaces = namespace_names(20);
+    create_namespaces(&cluster.client, &namespaces).await?;
+    let class = json!({"metadata": {"name": CLASS}, "provisioner": DRIVER});
+    create_all(&cluster.client, &CLASSES, [(String::new(), class)]).await?;
+    Ok(keys(&namespaces, cluster.share(full)))
+}
+
+async fn bind(client: &Client, keys: &[Key]) -> anyhow::Result<Vec<f64>> {
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": CLASS,
+        "resources": {"requests": {"storage": "1Gi"}}});
+    let claim =
+        |key: &Key| (key.namespace.to_string(), json!({"metadata": {"name": key.name}, "spec": spec}));
+    create_all(client, &CLAIMS, keys.iter().map(claim)).await?;
+    times_until(client, &CLAIMS, keys.len(), |claim| claim["status"]["phase"] == "Bound").await
+}
+
+/// A pod on a node that uses the claim of its name.
+fn pod(key: &Key, node: usize) -> (String, Value) {
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": key.name}}]);
+    let spec = json!({"nodeName": format!("hollow-{node}"), "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "app", "image": "images.example.com/app:1"}], "volumes": volumes});
+    (key.namespace.to_string(), json!({"metadata": {"name": key.name}, "spec": spec}))
+}
+
+/// Waits until this number of objects is done, and returns the time of each in seconds.
+async fn times_until(
+    client: &Client,
+    resource: &Resource,
+    count: usize,
+    is_done: impl Fn(&Value) -> bool,
+) -> anyhow::Result<Vec<f64>> {
+    let (began, times) = (Instant::now(), RefCell::new(BTreeMap::new()));
+    BenchCluster::until(&format!("{count} of {resource} are done"), async || {
+        let all = list(client, resource, "").await?;
+        let mut times = times.borrow_mut();
+        for done in all.iter().filter(|object| is_done(object)) {
+            let uid = done["metadata"]["uid"].to_string();
+            times.entry(uid).or_insert_with(|| began.elapsed().as_secs_f64());
+        }
+        Ok(times.len() >= count)
+    })
+    .await?;
+    Ok(times.into_inner().into_values().collect())
+}

@@ -1,0 +1,384 @@
+//! Controllers of volumes, devices and migrations that are broken on purpose, and the storms that catch them. Each runs
+//! beside the shipped ones, or in the place of the one with its name.
+
+use std::sync::Arc;
+
+use keleustes_controllers::all_controllers;
+use keleustes_objects::{
+    Key, Kind, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageVersionMigration, VolumeAttachment,
+};
+use keleustes_plan::{Controller, Grant, Item, Loop, PatchKind, Plan, View, Write};
+use keleustes_sim::actions::{
+    Action, DeviceChange, Schedule, StorageChange, StorageKind, TimedAction, UserAction, VolumeChange,
+};
+use keleustes_sim::storm::{Report, StormOptions, controller_options, play};
+use serde_json::{Value, json};
+
+const EVERYTHING: &[Grant] = &[Grant {
+    group: "*",
+    resource: "*",
+    verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
+}];
+
+/// Runs a storm with one more controller, or one in the place of that with its name.
+fn play_with(actions: &[(u64, UserAction)], broken: fn() -> Controller) -> Report {
+    let actions = actions.iter().cloned();
+    let timed = |(at_ms, action)| TimedAction { at_ms, action: Action::User(action) };
+    let actions: Vec<_> = actions.map(timed).collect();
+    let storage =
+        actions.iter().any(|timed| matches!(timed.action, Action::User(UserAction::ChangeStorage(..))));
+    let schedule = Schedule { seed: 11, managers: 1, nodes: 2, storage, actions, ..Schedule::default() };
+    let controllers = Arc::new(move || {
+        let broken = broken();
+        let mut controllers = all_controllers(&controller_options());
+        controllers.retain(|there| there.name != broken.name);
+        controllers.push(broken);
+        controllers
+    });
+    play(&schedule, &StormOptions { controllers, ..StormOptions::default() })
+}
+
+fn expect_violation(report: &Report, words: &str) {
+    assert!(report.violations.iter().any(|line| line.contains(words)), "{:#?}", report.violations);
+}
+
+/// The same storm with the shipped controllers holds.
+fn expect_no_violation(actions: &[(u64, UserAction)]) {
+    let report = play_with(actions, || Controller::new("idle-controller"));
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+}
+
+/// A controller that decides about each object of a kind.
+fn controller_of<T: Kind>(
+    name: &'static str,
+    account: &'static str,
+    extend: fn(Loop) -> Loop,
+    decide: fn(&View<'_>, &Arc<T>) -> Plan,
+) -> Controller {
+    let decide = move |view: &View<'_>, item: &Item| {
+        view.get::<T>(item).map_or_else(Plan::none, |object| decide(view, object))
+    };
+    let a_loop =
+        Loop::deciding(name, decide).enqueue_on::<T>(|change, _, queue| queue.add(change.latest().key()));
+    Controller::new(name).service_account(account).may_write(EVERYTHING).with_loop(extend(a_loop))
+}
+
+fn patch<T: Kind>(object: &T, subresource: &'static str, mut body: Value) -> Write {
+    body["metadata"]["uid"] = json!(object.meta().uid);
+    let write = Write::patch(object, PatchKind::Merge, body).because("broken on purpose");
+    if subresource.is_empty() { write } else { write.on_subresource(subresource) }
+}
+
+fn volumes(changes: &[(u64, VolumeChange)]) -> Vec<(u64, UserAction)> {
+    let action = |change| UserAction::ChangeVolumes("default".to_owned(), "oar".to_owned(), change);
+    changes.iter().map(|(at_ms, change)| (*at_ms, action(*change))).collect()
+}
+
+/// A claim, a volume that fits, and a pod on a node.
+fn bound_pair() -> Vec<(u64, VolumeChange)> {
+    vec![
+        (2_000, VolumeChange::CreateVolume),
+        (4_000, VolumeChange::CreateClaim),
+        (6_000, VolumeChange::CreatePod),
+    ]
+}
+
+/// Binds a claim to the first volume without a word to the volume.
+fn binder_of_claims_alone() -> Controller {
+    let decide = |view: &View<'_>, claim: &Arc<PersistentVolumeClaim>| {
+        let volume = view.all::<PersistentVolume>().next();
+        let Some(volume) = volume.filter(|_| claim.phase != "Bound") else { return Plan::none() };
+        let mut plan = Plan::of(patch(&**claim, "", json!({"spec": {"volumeName": volume.meta.key.name}})));
+        plan.push(patch(&**claim, "status", json!({"status": {"phase": "Bound"}})));
+        plan
+    };
+    let name = "persistentvolume-binder-controller";
+    controller_of(name, "persistent-volume-binder", Loop::reads::<PersistentVolume>, decide)
+}
+
+#[test]
+fn claim_that_is_bound_without_its_volume_is_caught() {
+    let report = play_with(&volumes(&bound_pair()), binder_of_claims_alone);
+    expect_violation(&report, "becomes Bound to PersistentVolume /default-oar, which is not its");
+}
+
+/// Frees every bound volume.
+fn separator() -> Controller {
+    let decide = |_: &View<'_>, volume: &Arc<PersistentVolume>| {
+        if volume.phase != "Bound" {
+            return Plan::none();
+        }
+        Plan::of(patch(&**volume, "", json!({"spec": {"claimRef": null}})))
+    };
+    controller_of("separator", "persistent-volume-binder", |a_loop| a_loop, decide)
+}
+
+#[test]
+fn volume_that_is_taken_from_its_claim_is_caught() {
+    let actions = volumes(&bound_pair());
+    expect_no_violation(&actions);
+    expect_violation(
+        &play_with(&actions, separator),
+        "loses PersistentVolumeClaim default/oar, which is bound to it",
+    );
+}
+
+/// Deletes every volume that no claim needs, whatever its reclaim policy.
+fn reclaimer() -> Controller {
+    let decide = |_: &View<'_>, volume: &Arc<PersistentVolume>| {
+        if volume.phase != "Available" || volume.meta.deletion_timestamp.is_some() {
+            return Plan::none();
+        }
+        Plan::of(Write::delete(&**volume).because("broken on purpose"))
+    };
+    controller_of("reclaimer", "persistent-volume-binder", |a_loop| a_loop, decide)
+}
+
+#[test]
+fn deleted_volume_that_is_to_be_retained_is_caught() {
+    let actions = volumes(&[(2_000, VolumeChange::CreateVolume)]);
+    expect_violation(&play_with(&actions, reclaimer), "which is to be retained");
+}
+
+/// Removes the finalizers of every deleted claim at once.
+fn hasty_claim_protection() -> Controller {
+    let decide = |_: &View<'_>, claim: &Arc<PersistentVolumeClaim>| {
+        if claim.meta.deletion_timestamp.is_none() {
+            return Plan::none();
+        }
+        Plan::of(patch(&**claim, "", json!({"metadata": {"finalizers": null}})))
+    };
+    controller_of("hasty-protection", "pvc-protection-controller", |a_loop| a_loop, decide)
+}
+
+#[test]
+fn claim_that_is_released_while_a_pod_uses_it_is_caught() {
+    let mut changes = bound_pair();
+    changes.push((15_000, VolumeChange::DeleteClaim));
+    let actions = volumes(&changes);
+    expect_no_violation(&actions);
+    expect_violation(
+        &play_with(&actions, hasty_claim_protection),
+        "PersistentVolumeClaim default/oar lost its finalizer while Pod default/user-of-oar uses it",
+    );
+}
+
+/// Removes the finalizers of every deleted volume at once.
+fn hasty_volume_protection() -> Controller {
+    let decide = |_: &View<'_>, volume: &Arc<PersistentVolume>| {
+        if volume.meta.deletion_timestamp.is_none() {
+            return Plan::none();
+        }
+        Plan::of(patch(&**volume, "", json!({"metadata": {"finalizers": null}})))
+    };
+    controller_of("hasty-protection", "pv-protection-controller", |a_loop| a_loop, decide)
+}
+
+#[test]
+fn bound_volume_that_is_released_is_caught() {
+    let mut changes = bound_pair();
+    changes.push((15_000, VolumeChange::DeleteVolume));
+    expect_violation(
+        &play_with(&volumes(&changes), hasty_volume_protection),
+        "bound PersistentVolume /default-oar lost its finalizer",
+    );
+}
+
+fn storage(changes: &[(u64, StorageChange)]) -> Vec<(u64, UserAction)> {
+    let action = |change| UserAction::ChangeStorage("default".to_owned(), "oar".to_owned(), change);
+    changes.iter().map(|(at_ms, change)| (*at_ms, action(*change))).collect()
+}
+
+/// A claim for one node, and pods on two.
+fn pods_on_two_nodes() -> Vec<(u64, UserAction)> {
+    storage(&[
+        (2_000, StorageChange::CreateClaim { class: StorageKind::Deleted, shared: false }),
+        (5_000, StorageChange::CreatePod(0, 0, false)),
+        (15_000, StorageChange::CreatePod(1, 1, false)),
+    ])
+}
+
+/// Attaches the volumes of all claims to the nodes of all pods.
+fn attacher_of_everything() -> Controller {
+    let decide = |view: &View<'_>, pod: &Arc<Pod>| {
+        let volumes = pod.used_claims().filter_map(|claim| {
+            let key = Key { namespace: pod.meta.key.namespace.clone(), name: claim };
+            Some(view.get::<PersistentVolumeClaim>(&key)?.spec.volume_name.clone())
+        });
+        let mut plan = Plan::none();
+        for volume in volumes.filter(|volume| !volume.is_empty() && !pod.node_name.is_empty()) {
+            let name = format!("{}-{volume}", pod.node_name);
+            let key = Key::cluster(name.as_str());
+            if view.get::<VolumeAttachment>(&key).is_none() {
+                let source = json!({"persistentVolumeName": volume});
+                let spec =
+                    json!({"attacher": "csi.storm.example.com", "nodeName": pod.node_name, "source": source});
+                let body = json!({"metadata": {"name": name}, "spec": spec});
+                plan.push(Write::create::<VolumeAttachment>(key, body).because("broken on purpose"));
+            }
+        }
+        plan
+    };
+    let reads = |a_loop: Loop| a_loop.reads::<PersistentVolumeClaim>().reads::<VolumeAttachment>();
+    controller_of("attacher-of-everything", "attachdetach-controller", reads, decide)
+}
+
+#[test]
+fn volume_of_one_node_that_is_attached_to_two_is_caught() {
+    let actions = pods_on_two_nodes();
+    expect_no_violation(&actions);
+    expect_violation(
+        &play_with(&actions, attacher_of_everything),
+        "is attached to [\"hollow-0\", \"hollow-1\"], or may be",
+    );
+}
+
+/// Detaches every volume as soon as its node uses it.
+fn detacher() -> Controller {
+    let decide = |view: &View<'_>, attachment: &Arc<VolumeAttachment>| {
+        let node = view.get::<Node>(&Key::cluster(attachment.node_name.as_str()));
+        let is_used =
+            node.is_some_and(|node| !node.volumes_in_use.is_empty() && !node.volumes_attached.is_empty());
+        if !is_used || attachment.meta.deletion_timestamp.is_some() {
+            let mut plan = Plan::none();
+            plan.requeue_after(std::time::Duration::from_secs(1));
+            return plan;
+        }
+        Plan::of(Write::delete(&**attachment).because("broken on purpose"))
+    };
+    controller_of("detacher", "attachdetach-controller", Loop::reads::<Node>, decide)
+}
+
+#[test]
+fn volume_that_is_detached_before_its_node_knows_is_caught() {
+    expect_violation(&play_with(&pods_on_two_nodes(), detacher), "which still reports it as attached");
+}
+
+/// Tells the node that nothing is attached, and detaches every volume that it uses.
+fn polite_detacher() -> Controller {
+    let decide = |view: &View<'_>, attachment: &Arc<VolumeAttachment>| {
+        let node = view.get::<Node>(&Key::cluster(attachment.node_name.as_str()));
+        let used = node.filter(|node| !node.volumes_in_use.is_empty() && !node.volumes_attached.is_empty());
+        let Some(node) = used.filter(|_| attachment.meta.deletion_timestamp.is_none()) else {
+            let mut plan = Plan::none();
+            plan.requeue_after(std::time::Duration::from_secs(1));
+            return plan;
+        };
+        let mut plan = Plan::of(patch(&**node, "status", json!({"status": {"volumesAttached": null}})));
+        plan.push(Write::delete(&**attachment).because("broken on purpose"));
+        plan
+    };
+    controller_of("detacher", "attachdetach-controller", Loop::reads::<Node>, decide)
+}
+
+#[test]
+fn volume_that_is_detached_while_its_node_uses_it_is_caught() {
+    expect_violation(&play_with(&pods_on_two_nodes(), polite_detacher), "which has it in use");
+}
+
+#[test]
+fn missing_attachments_and_volumes_are_noticed() {
+    let actions = pods_on_two_nodes();
+    let report = play_with(&actions, || Controller::new("persistentvolume-attach-detach-controller"));
+    expect_violation(&report, "and attached to 0 of them");
+    let report = play_with(&actions, || Controller::new("persistentvolume-binder-controller"));
+    expect_violation(&report, "is not bound although its driver provisions volumes");
+}
+
+fn devices(name: &str, changes: &[(u64, DeviceChange)]) -> Vec<(u64, UserAction)> {
+    let action = |change| UserAction::ChangeDevices("default".to_owned(), name.to_owned(), change);
+    changes.iter().map(|(at_ms, change)| (*at_ms, action(*change))).collect()
+}
+
+/// A pod with a device, which is then tainted.
+fn tainted_device(pod: &str) -> Vec<(u64, UserAction)> {
+    devices(
+        pod,
+        &[
+            (2_000, DeviceChange::CreatePod),
+            (5_000, DeviceChange::Allocate),
+            (8_000, DeviceChange::Taint(true)),
+        ],
+    )
+}
+
+/// Evicts every pod with a device.
+fn evictor_of_everything() -> Controller {
+    let decide = |_: &View<'_>, pod: &Arc<Pod>| {
+        if pod.meta.deletion_timestamp.is_some() || !pod.meta.key.name.starts_with("device-user-") {
+            return Plan::none();
+        }
+        Plan::of(Write::delete(&**pod).because("broken on purpose"))
+    };
+    controller_of("evictor-of-everything", "device-taint-eviction-controller", |a_loop| a_loop, decide)
+}
+
+#[test]
+fn eviction_of_a_pod_that_tolerates_is_caught() {
+    let actions = tainted_device("sail");
+    expect_no_violation(&actions);
+    expect_violation(&play_with(&actions, evictor_of_everything), "tolerates the taint and is evicted");
+}
+
+#[test]
+fn missing_evictions_and_claims_are_noticed() {
+    let report = play_with(&tainted_device("oar"), || Controller::new("device-taint-eviction-controller"));
+    expect_violation(&report, "is still on a tainted device");
+    let report = play_with(&tainted_device("oar"), || Controller::new("resourceclaim-controller"));
+    expect_violation(&report, "no claim is recorded for");
+}
+
+/// Two migrations of the same resource.
+fn two_migrations() -> Vec<(u64, UserAction)> {
+    let create = |name: &str| UserAction::CreateMigration(name.to_owned(), 0);
+    vec![(2_000, create("oar")), (3_000, create("sail"))]
+}
+
+fn with_condition(migration: &StorageVersionMigration, condition: &str) -> Plan {
+    let condition = json!({"type": condition, "status": "True", "lastUpdateTime": null, "reason": "Broken"});
+    Plan::of(patch(migration, "status", json!({"status": {"conditions": [condition]}})))
+}
+
+fn has_condition(migration: &StorageVersionMigration, name: &str) -> bool {
+    migration.status.conditions.iter().any(|condition| condition.r#type == name && condition.status == "True")
+}
+
+/// Runs all migrations at once.
+fn migrator_of_everything() -> Controller {
+    let decide = |_: &View<'_>, migration: &Arc<StorageVersionMigration>| {
+        if has_condition(migration, "Running") { Plan::none() } else { with_condition(migration, "Running") }
+    };
+    let name = "storage-version-migrator-controller";
+    controller_of(name, name, |a_loop| a_loop, decide)
+}
+
+#[test]
+fn two_migrations_of_one_resource_at_once_are_caught() {
+    let actions = two_migrations();
+    expect_no_violation(&actions);
+    expect_violation(&play_with(&actions, migrator_of_everything), "2 migrations of one resource run");
+}
+
+/// Runs every migration again that has ended.
+fn migrator_that_starts_over() -> Controller {
+    let decide = |_: &View<'_>, migration: &Arc<StorageVersionMigration>| {
+        if has_condition(migration, "Succeeded") {
+            with_condition(migration, "Running")
+        } else {
+            Plan::none()
+        }
+    };
+    let name = "storage-version-migrator-controller";
+    controller_of("migrator-that-starts-over", name, |a_loop| a_loop, decide)
+}
+
+#[test]
+fn migration_that_runs_again_is_caught() {
+    expect_violation(&play_with(&two_migrations(), migrator_that_starts_over), "runs again");
+}
+
+#[test]
+fn migration_that_never_ends_is_noticed() {
+    let report = play_with(&two_migrations(), || Controller::new("storage-version-migrator-controller"));
+    expect_violation(&report, "has not ended");
+}
