@@ -37,8 +37,11 @@ pub mod http;
 pub mod kernel;
 pub mod private_files;
 pub mod service;
+pub mod service_account_key;
 pub mod state_dir;
 
 pub use faults::{FaultRule, Faults, InjectedFault};
-pub use kernel::{ApiResult, EntropySource, Status, StatusCause, StatusReason, TokenVerifier, User};
+pub use kernel::{
+    ApiResult, EntropySource, Status, StatusCause, StatusReason, TokenSigner, TokenVerifier, User,
+};
 pub use service::{ApiServer, Builder, LoggedRequest};

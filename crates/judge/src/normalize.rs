@@ -211,7 +211,7 @@ pub fn is_periodic_bookmark(event: &Value) -> bool {
 /// message only repeats them.
 fn normalize_status(status: &mut Value) {
     if let Some(message) = status.get_mut("message") {
-        *message = json!(without_dumps(message.as_str().unwrap_or_default()));
+        *message = json!(with_sorted_violations(&without_dumps(message.as_str().unwrap_or_default())));
     }
     let Some(causes) = status.pointer_mut("/details/causes").and_then(Value::as_array_mut) else { return };
     for cause in causes.iter_mut() {
@@ -228,6 +228,18 @@ fn normalize_status(status: &mut Value) {
     if let Some((head, _)) = message.split_once("is invalid: [") {
         status["message"] = json!(format!("{head}is invalid: <causes>"));
     }
+}
+
+/// Several violations of a LimitRange have the order of Go maps.
+fn with_sorted_violations(message: &str) -> String {
+    let listed = message.split_once("is forbidden: [").and_then(|(head, rest)| {
+        let rest = rest.strip_suffix(']')?;
+        rest.contains(" per ").then_some((head, rest))
+    });
+    let Some((head, rest)) = listed else { return message.to_owned() };
+    let mut parts: Vec<&str> = rest.split(", ").collect();
+    parts.sort_unstable();
+    format!("{head}is forbidden: [{}]", parts.join(", "))
 }
 
 /// A text without the objects that Go prints in its own syntax.

@@ -55,6 +55,8 @@ pub struct Step {
     pub resource: String,
     /// The request.
     pub ask: RequestTemplate,
+    /// Whether the next step waits until the real server's caches contain what this one wrote.
+    pub settles: bool,
 }
 
 impl Step {

@@ -18,6 +18,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_millis(60);
 /// The delay of a step that must not run in the same second as the one before it.
 const NEXT_SECOND: Duration = Duration::from_secs(1);
 
+/// How long the real server's caches may lag behind a write.
+const CACHE_LAG: Duration = Duration::from_millis(500);
+
 /// The two servers.
 #[derive(Clone)]
 pub struct Servers {
@@ -99,6 +102,9 @@ impl Servers {
                 theirs => theirs?,
             };
             let mine = ours.send(step, place).await?;
+            if step.settles {
+                tokio::time::sleep(CACHE_LAG).await;
+            }
             let found = match (theirs, mine) {
                 (None, None) => Vec::new(),
                 (theirs, mine) => {

@@ -8,6 +8,7 @@ mod demo;
 mod enforcement;
 mod live_page;
 mod scratch;
+mod storage;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use keleustes_apiserver::http::{Limits, Pki, RunningServer, serve};
 use keleustes_apiserver::state_dir::StateDir;
-use keleustes_apiserver::{ApiServer, Builder, User, entropy, private_files, state_dir};
+use keleustes_apiserver::{
+    ApiServer, Builder, TokenSigner, User, entropy, private_files, service_account_key, state_dir,
+};
 use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, DeleteOptions};
 use keleustes_hollow::{Hollow, record_pod_events};
 use keleustes_objects::{Key, Resource};
@@ -54,7 +57,9 @@ const EVENTS_LIVE: Duration = Duration::from_secs(3600);
 const LEASE_LIVES: Duration = Duration::from_secs(40);
 
 /// The names of the files in the folder, besides those of the API server.
-const FILES: [&str; 6] = ["kubeconfig", "manager.kubeconfig", "sa.key", "first.log", "second.log", PORT];
+const FILES: [&str; 6] = ["kubeconfig", "manager.kubeconfig", TOKEN_KEY, "first.log", "second.log", PORT];
+/// The key that signs the tokens of service accounts.
+const TOKEN_KEY: &str = "sa.key";
 /// The port of the API server, so that a copied kubeconfig stays valid.
 const PORT: &str = "port";
 
@@ -162,6 +167,7 @@ async fn play(options: &PlaygroundOptions) -> anyhow::Result<()> {
     let connection = Connection::open(Some(&kubeconfig), None, None)?;
     let admin = ClientFactory::new(connection, ClientOptions::default());
     api_services::register(&admin.root("playground")).await?;
+    let api_services = AbortOnDropHandle::new(tokio::spawn(api_services::keep(admin.root("playground"))));
     let removed = remove_nodes(&admin.root("playground"), options.nodes).await?;
     let nodes = Hollow::builder(admin.root("hollow-nodes")).name_prefix(NODE_PREFIX).nodes(options.nodes);
     let nodes = nodes.scheduler(true).untaint(true);
@@ -172,6 +178,7 @@ async fn play(options: &PlaygroundOptions) -> anyhow::Result<()> {
     // Batch programs seldom handle SIGTERM; a Job must not count their pods as succeeded.
     let nodes = nodes.volumes(true).batch_killed_code(143).start();
     let pod_events = AbortOnDropHandle::new(tokio::spawn(record_pod_events(admin.root("hollow-events"))));
+    let driver = storage::start(admin.root("hollow-storage")).await?;
     let removed = if removed == 0 { String::new() } else { format!("; {removed} removed") };
     println!("nodes        {} hollow ones, and a scheduler{removed}", options.nodes);
     let worked = if options.demo {
@@ -189,7 +196,7 @@ async fn play(options: &PlaygroundOptions) -> anyhow::Result<()> {
         println!("{}", command_of_a_manager(&manager_flags(&serving, folder, 0)?)?);
         until_signal().await
     };
-    drop(pod_events);
+    drop((pod_events, api_services, driver));
     // Connections that are still open are closed: the cluster ends here.
     let _ = tokio::time::timeout(STOPPED_WITHIN, nodes.stop()).await;
     let _ = tokio::time::timeout(STOPPED_WITHIN, serving.stop()).await;
@@ -317,12 +324,14 @@ async fn start_server(
     folder: &Path,
     ended: watch::Receiver<bool>,
 ) -> anyhow::Result<(RunningServer, Option<Keeping>)> {
-    let builder = server_builder();
+    if let Some(data) = &options.data {
+        let files = [&FILES[..], &state_dir::FILES].concat();
+        private_files::create_dir(data, &files).with_context(|| format!("--data={}", data.display()))?;
+    }
+    let builder = server_builder().signer(token_signer(folder)?);
     let (server, pki, keeping) = match &options.data {
         None => (builder.build(), Pki::generate()?, None),
         Some(data) => {
-            let files = [&FILES[..], &state_dir::FILES].concat();
-            private_files::create_dir(data, &files).with_context(|| format!("--data={}", data.display()))?;
             let (server, keeper, found) =
                 StateDir::open(folder, builder).with_context(|| format!("--data={}", data.display()))?;
             println!("data         {} entries read, {} lost", found.entries, found.skipped);
@@ -344,6 +353,16 @@ async fn start_server(
     Ok((serving, keeping))
 }
 
+/// The key of service account tokens, for the API server and for the manager; with `--data` tokens survive a restart.
+fn token_signer(folder: &Path) -> anyhow::Result<TokenSigner> {
+    let file = folder.join(TOKEN_KEY);
+    if !file.exists() {
+        write(&file, &rcgen::KeyPair::generate()?.serialize_pem())?;
+    }
+    let pem = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    service_account_key::signer(&pem).with_context(|| file.display().to_string())
+}
+
 /// The port of the last run in this folder, so that copied kubeconfigs stay valid; 0 if there is none or it is taken.
 fn remembered_port(folder: &Path) -> u16 {
     let text = std::fs::read_to_string(folder.join(PORT)).unwrap_or_default();
@@ -361,13 +380,10 @@ fn manager_flags(serving: &RunningServer, folder: &Path, port: u16) -> anyhow::R
     let user = User::new("system:kube-controller-manager", &[]);
     write(&file("manager.kubeconfig"), &serving.kubeconfig(&user)?)?;
     write(&file("ca.crt"), serving.pki().ca_pem())?;
-    if !file("sa.key").exists() {
-        write(&file("sa.key"), &rcgen::KeyPair::generate()?.serialize_pem())?;
-    }
     let kubeconfig = file("manager.kubeconfig").display().to_string();
     let mut flags = vec![
         format!("--kubeconfig={kubeconfig}"),
-        format!("--service-account-private-key-file={}", file("sa.key").display()),
+        format!("--service-account-private-key-file={}", file(TOKEN_KEY).display()),
         format!("--root-ca-file={}", file("ca.crt").display()),
         "--use-service-account-credentials=true".to_owned(),
         format!("--secure-port={port}"),
@@ -502,6 +518,24 @@ mod tests {
         let path = "/api/v1/namespaces/default/serviceaccounts/a/token";
         assert_ne!(second.post(path, &json!({"spec": {}})).await["status"]["token"], token.as_str());
         second.stop().await;
+    }
+
+    #[tokio::test]
+    async fn token_stays_valid_after_a_restart_with_the_same_data() {
+        let parent = tempfile::tempdir().unwrap();
+        let data = parent.path().join("data");
+        let first = Cluster::start(Some(&data)).await;
+        let token = first.token().await;
+        assert_eq!(token.split('.').count(), 3, "a JSON web token");
+        first.stop().await;
+        let (second, other) = (Cluster::start(Some(&data)).await, Cluster::start(None).await);
+        let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+        let review = json!({"spec": {"token": token}});
+        let status = second.post(path, &review).await["status"].clone();
+        assert_eq!(status["user"]["username"], "system:serviceaccount:default:a", "{status}");
+        assert_eq!(other.post(path, &review).await["status"]["authenticated"], Value::Null);
+        second.stop().await;
+        other.stop().await;
     }
 
     #[tokio::test]

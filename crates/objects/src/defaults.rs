@@ -33,9 +33,6 @@ pub fn pod(object: &mut Value) {
 /// Sets the defaults of a pod template.
 pub fn template(template: &mut Value) {
     if let Some(spec) = template.get_mut("spec") {
-        if spec["hostNetwork"] == true {
-            host_ports(spec);
-        }
         pod_spec(spec);
     }
 }

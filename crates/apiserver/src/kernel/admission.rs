@@ -49,6 +49,7 @@ impl Kernel {
     }
 
     fn admit_pod(&mut self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
+        self.set_limit_range_defaults(pod);
         self.set_topology_labels(pod);
         let mirror = meta(pod, "annotations").is_some_and(|a| a.get("kubernetes.io/config.mirror").is_some());
         if !mirror {
@@ -169,16 +170,31 @@ impl Kernel {
 
     /// The validating plugins, for an update.
     pub(crate) fn validate_admission_of_update(
-        &self,
+        &mut self,
         write: &SignerWrite<'_>,
         old: &Value,
         new: &Value,
     ) -> ApiResult<()> {
         self.check_signer_of_update(write, old, new)?;
-        let resource = write.target.resource.stored();
-        if write.target.subresource.is_some() {
+        let target = write.target;
+        let (resource, subresource) = (target.resource.stored(), target.subresource.as_deref());
+        let limited = match (resource.strategy, subresource) {
+            (Strategy::Pod, part) => part == Some("resize"),
+            (Strategy::PersistentVolumeClaim, part) => part.is_none(),
+            _ => false,
+        };
+        if limited {
+            self.check_limit_ranges(resource, Some(old), new)?;
+        }
+        if subresource.is_some() {
             return Ok(());
         }
+        self.check_pod_security(resource, Some(old), new)?;
+        self.check_claim_expansion(resource, old, new)
+    }
+
+    /// PersistentVolumeClaimResize: a claim grows only if it is bound and its class allows it.
+    fn check_claim_expansion(&self, resource: &Resource, old: &Value, new: &Value) -> ApiResult<()> {
         let size =
             |claim: &Value| Quantity::parse(claim["spec"]["resources"]["requests"]["storage"].as_str()?);
         let grows = size(old).zip(size(new)).is_some_and(|(old, new)| new > old);
@@ -200,7 +216,14 @@ impl Kernel {
     }
 
     /// The validating plugins, for a create.
-    pub(crate) fn validate_admission(&self, resource: &Resource, object: &Value) -> ApiResult<()> {
+    pub(crate) fn validate_admission(&mut self, resource: &Resource, object: &Value) -> ApiResult<()> {
+        self.check_limit_ranges(resource, None, object)?;
+        self.check_pod_security(resource, None, object)?;
+        self.check_overhead(resource, object)
+    }
+
+    /// RuntimeClass: a pod has the overhead of its RuntimeClass.
+    fn check_overhead(&self, resource: &Resource, object: &Value) -> ApiResult<()> {
         let costs = object["spec"]["overhead"].as_object().is_some_and(|overhead| !overhead.is_empty());
         if resource.strategy != Strategy::Pod || !costs {
             return Ok(());
@@ -234,7 +257,7 @@ impl Kernel {
 }
 
 /// The name for messages before generateName has been resolved.
-fn name_for_message(object: &Value) -> &str {
+pub(crate) fn name_for_message(object: &Value) -> &str {
     let names = ["name", "generateName"].map(|field| meta_str(object, field));
     names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
 }

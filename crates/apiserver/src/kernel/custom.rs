@@ -20,7 +20,7 @@ use super::table::SCALE;
 use super::{Kernel, seconds};
 
 /// The finalizer that keeps a CRD until its custom objects are deleted.
-const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Leaked resources by their definition.
 ///
@@ -44,9 +44,7 @@ impl Kernel {
             return Arc::clone(definition);
         }
         self.serve_crd(definition);
-        if is_terminating(definition)
-            || is_established(definition) && finalizers(definition).contains(&CLEANUP)
-        {
+        if is_terminating(definition) || is_established(definition) {
             return Arc::clone(definition);
         }
         let established = established(definition, now);
@@ -119,18 +117,11 @@ fn is_established(definition: &Value) -> bool {
 /// The CRD with the status that kube-apiserver's own controllers set.
 fn established(definition: &Value, now: Timestamp) -> Value {
     let mut object = definition.clone();
-    let mut held: Vec<&str> = finalizers(definition);
-    if !held.contains(&CLEANUP) {
-        held.push(CLEANUP);
-    }
-    set_meta(&mut object, "finalizers", Some(json!(held)));
     let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": seconds(now)});
-    if !is_established(definition) {
-        object["status"]["conditions"] = json!([
-            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        ]);
-    }
+    object["status"]["conditions"] = json!([
+        condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+        condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    ]);
     object["status"]["acceptedNames"] = definition.pointer("/spec/names").cloned().unwrap_or_default();
     object
 }

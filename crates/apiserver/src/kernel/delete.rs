@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::custom::CLEANUP;
 use super::list::ListDocument;
 use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
 use super::options::{DeleteOptions, ListOptions, PropagationPolicy};
@@ -107,7 +108,12 @@ impl Kernel {
             true => Some(PropagationPolicy::Foreground),
             false => propagation_of(resource, &live, options),
         };
-        let remaining = remaining_finalizers(&live, propagation);
+        let mut remaining = remaining_finalizers(&live, propagation);
+        if resource.strategy == Strategy::CustomResourceDefinition && !is_terminating(&live) {
+            // It stays until its custom objects are deleted.
+            remaining.retain(|finalizer| finalizer != CLEANUP);
+            remaining.push(CLEANUP.to_owned());
+        }
         let grace = grace_seconds(resource, &live, options);
         if remaining.is_empty() && grace == 0 && !only_mark {
             if options.resource_version.is_some() && !finalizers(&live).is_empty() {

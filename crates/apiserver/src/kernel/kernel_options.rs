@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::clusterip::Range;
+use super::jwt::TokenSigner;
 use super::random::EntropySource;
 use super::users::{TokenVerifier, User};
 
@@ -47,6 +48,8 @@ pub struct KernelOptions {
     pub watch_timeout_min: Duration,
     /// Bearer tokens and their users.
     pub tokens: Vec<(String, User)>,
+    /// Signs the tokens of service accounts; without it they are random, and valid until the kernel ends.
+    pub signer: Option<TokenSigner>,
     /// Authenticates tokens that the kernel did not issue.
     pub verifier: Option<TokenVerifier>,
     /// Whether objects stay parsed: reads that bypass the HTTP service are ten times as fast, for ten times the
@@ -79,6 +82,7 @@ impl Default for KernelOptions {
             backlog_bytes_max: 256 * 1024 * 1024,
             watch_timeout_min: Duration::from_secs(30 * 60),
             tokens: Vec::new(),
+            signer: None,
             verifier: None,
             keep_parsed: false,
             journal: false,

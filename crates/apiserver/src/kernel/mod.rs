@@ -8,10 +8,10 @@
 //! | [`resources`], `table`, `types`, `custom`, `structural`, `conversion` | the served kinds, their rules and types |
 //! | `request`, `options`, `accept`, `body`, `strict_json`, `selectors`, `label_syntax` | request parsing |
 //! | `create`, `update`, `patch`, `strategic`, `apply`, `delete`, `list`, `watch`, `backlog` | the verbs |
-//! | `defaults`, `admission`, `prepare`, `clusterip`, `nodeports` | what the server sets |
-//! | `validation`, `metadata`, `naming`, `schema`, `warnings` | errors and warnings |
+//! | `defaults`, `admission`, `limit_ranger`, `prepare`, `clusterip`, `nodeports` | what the server sets |
+//! | `validation`, `metadata`, `naming`, `schema`, `pod_security`, `quota`, `warnings` | errors and warnings |
 //! | `scale`, `eviction`, `binding`, `token`, `reviews` | subresources and virtual resources |
-//! | `users`, `rbac` | authentication and authorization |
+//! | `users`, `jwt`, `rbac` | authentication and authorization |
 //! | `printing`, `discovery`, `openapi`, `status` | responses |
 //! | `store`, `stored_object`, `fields`, `journal` | objects, history, managedFields, persistence |
 
@@ -34,8 +34,10 @@ mod events;
 mod eviction;
 mod fields;
 mod journal;
+mod jwt;
 mod kernel_options;
 mod label_syntax;
+mod limit_ranger;
 mod list;
 mod logs;
 mod metadata;
@@ -44,6 +46,7 @@ mod nodeports;
 mod openapi;
 mod options;
 mod patch;
+mod pod_security;
 mod prepare;
 mod printing;
 mod quota;
@@ -82,6 +85,7 @@ use serde_json::{Value, json};
 
 pub use self::clusterip::Range;
 pub use self::journal::{JournalEntry, ObjectIdentity, ObjectText};
+pub use self::jwt::{TokenKey, TokenSigner};
 pub use self::kernel_options::KernelOptions;
 pub use self::random::EntropySource;
 pub use self::request::Request;

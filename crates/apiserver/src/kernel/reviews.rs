@@ -7,7 +7,8 @@ use super::options::WriteOptions;
 use super::rbac::Attributes;
 use super::request::Call;
 use super::status::{ApiResult, FieldError, Status};
-use super::users::User;
+use super::token::AUDIENCE_DEFAULT;
+use super::users::{Authenticated, User};
 use super::{Document, Kernel, body, seconds};
 
 impl Kernel {
@@ -36,14 +37,14 @@ impl Kernel {
 
     fn review_token(&self, review: &Value, now: Timestamp) -> Value {
         let token = review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default();
-        match self.user_of_token(token, now) {
-            Some(user) => {
-                let audiences = self.tokens.get(token).map(|issued| issued.audiences.clone());
-                let mut status = json!({"authenticated": true, "user": user.to_value()});
-                if let Some(audiences) = audiences {
-                    status["audiences"] = json!(audiences);
-                }
-                status
+        let wanted = review.pointer("/spec/audiences").and_then(Value::as_array).into_iter().flatten();
+        let mut wanted: Vec<String> = wanted.filter_map(Value::as_str).map(str::to_owned).collect();
+        if wanted.is_empty() {
+            wanted.push(AUDIENCE_DEFAULT.to_owned());
+        }
+        match self.user_of_token(token, &wanted, now) {
+            Some(Authenticated { user, audiences }) => {
+                json!({"authenticated": true, "user": user.to_value(), "audiences": audiences})
             }
             None => json!({"user": {}, "error": "invalid bearer token"}),
         }

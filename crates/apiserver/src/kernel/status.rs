@@ -246,6 +246,17 @@ impl Status {
         Status::about(StatusReason::Conflict, resource, name, message)
     }
 
+    /// The same, with the kind in place of the resource.
+    pub(crate) fn kind_conflict(resource: &Resource, name: &str, why: &str) -> Box<Status> {
+        let message = format!(
+            "Operation cannot be fulfilled on {} {name:?}: {why}",
+            qualified(resource.kind, resource.group)
+        );
+        let mut status = Status::about(StatusReason::Conflict, resource, name, message);
+        status.kind = resource.kind.to_owned();
+        status
+    }
+
     /// The resourceVersion has changed.
     pub(crate) fn modified(resource: &Resource, name: &str) -> Box<Status> {
         let why =
@@ -321,7 +332,13 @@ impl Status {
 
     /// The object violates rules of its kind; `errors` must not be empty.
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Box<Status> {
-        let all: Vec<String> = errors.iter().map(FieldError::message).collect();
+        let mut all: Vec<String> = Vec::new();
+        // The causes keep duplicates, the message does not.
+        for message in errors.iter().map(FieldError::message) {
+            if !all.contains(&message) {
+                all.push(message);
+            }
+        }
         let listed = if let [only] = all.as_slice() { only.clone() } else { format!("[{}]", all.join(", ")) };
         let mut status = Status::new(
             StatusReason::Invalid,

@@ -1,15 +1,18 @@
-//! The token subresource of service accounts: issues an opaque token that only this server recognizes.
+//! The token subresource of service accounts: issues a signed token, or without a key an opaque one that only this
+//! server recognizes.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::create::Write;
 use super::fields::{ManagedFieldsEntry, Operation, record_update};
+use super::jwt::TokenClaims;
 use super::metadata::{meta, meta_str, set_meta};
 use super::options::WriteOptions;
 use super::request::Call;
 use super::resources;
 use super::status::{ApiResult, FieldError, Status};
+use super::store::SharedObject;
 use super::types::{self, Node};
 use super::users::IssuedToken;
 use super::{Document, Kernel, body, seconds};
@@ -21,7 +24,7 @@ const EXPIRATION_SECONDS_MIN: i64 = 600;
 /// Maximum expirationSeconds.
 const EXPIRATION_SECONDS_MAX: i64 = 1 << 32;
 /// Default audience.
-const AUDIENCE_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
+pub(crate) const AUDIENCE_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
 
 impl Kernel {
     pub(crate) fn token(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
@@ -39,10 +42,8 @@ impl Kernel {
             return Err(Status::not_found(target.resource, target.name()));
         };
         let uid = meta_str(&account, "uid").to_owned();
-        let account =
-            json!({"name": meta_str(&account, "name"), "namespace": meta_str(&account, "namespace")});
         let lifetime = expiration(&spec)?;
-        self.check_bound(target.namespace(), &spec["boundObjectRef"])?;
+        let bound = self.bound_object(target.namespace(), &spec["boundObjectRef"])?;
         let audiences = match spec.get("audiences") {
             Some(Value::Array(list)) if !list.is_empty() && list.iter().all(Value::is_string) => list.clone(),
             None | Some(Value::Null | Value::Array(_)) => vec![json!(AUDIENCE_DEFAULT)],
@@ -51,24 +52,16 @@ impl Kernel {
             }
         };
         let expires = now.checked_add(SignedDuration::from_secs(lifetime)).unwrap_or(now);
-        let token = self.random.token();
-        self.tokens.retain(|_, issued| issued.expires > now);
-        self.tokens.insert(
-            token.clone(),
-            IssuedToken {
-                namespace: target.namespace().to_owned(),
-                account: target.name().to_owned(),
-                uid: uid.clone(),
-                audiences: audiences.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-                expires,
-            },
-        );
+        let bound = bound.map(|object| (spec["boundObjectRef"]["kind"].as_str().unwrap_or_default(), object));
+        let claims = TokenClaims { account: &account, bound, audiences: &audiences, issued: now, expires };
+        let signed = self.signed_token(&claims);
+        let token = signed.unwrap_or_else(|| self.opaque_token(&account, &audiences, expires));
         let answer = json!({
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
             "metadata": {
-                "name": account["name"],
-                "namespace": account["namespace"],
+                "name": meta_str(&account, "name"),
+                "namespace": meta_str(&account, "namespace"),
                 "uid": uid,
                 "creationTimestamp": seconds(now),
             },
@@ -103,11 +96,27 @@ fn set_response_managed_fields(answer: &mut Value, requested: &Value, by: &Manag
 }
 
 impl Kernel {
-    /// Validates boundObjectRef: a supported kind, an existing object.
-    fn check_bound(&self, namespace: &str, bound: &Value) -> ApiResult<()> {
+    /// A random token that is valid until it expires or this kernel ends.
+    fn opaque_token(&mut self, account: &Value, audiences: &[Value], expires: Timestamp) -> String {
+        let token = self.random.token();
+        let now = self.now;
+        self.tokens.retain(|_, issued| issued.expires > now);
+        let issued = IssuedToken {
+            namespace: meta_str(account, "namespace").to_owned(),
+            account: meta_str(account, "name").to_owned(),
+            uid: meta_str(account, "uid").to_owned(),
+            audiences: audiences.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            expires,
+        };
+        self.tokens.insert(token.clone(), issued);
+        token
+    }
+
+    /// The object of boundObjectRef: of a supported kind, and not another one of the same name.
+    fn bound_object(&self, namespace: &str, bound: &Value) -> ApiResult<Option<SharedObject>> {
         let text = |field: &str| bound[field].as_str().unwrap_or_default();
         if bound.is_null() {
-            return Ok(());
+            return Ok(None);
         }
         let (plural, namespace) = match text("kind") {
             "Pod" => ("pods", namespace),
@@ -119,11 +128,20 @@ impl Kernel {
                 return Err(Status::bad_request(message));
             }
         };
-        let Some(resource) = resources::by_path("", "v1", plural) else { return Ok(()) };
-        match self.store.get(resource, namespace, text("name")) {
-            Some(_) => Ok(()),
-            None => Err(Status::not_found(resource, text("name"))),
+        let Some(resource) = resources::by_path("", "v1", plural) else { return Ok(None) };
+        let Some(object) = self.store.get(resource, namespace, text("name")) else {
+            return Err(Status::not_found(resource, text("name")));
+        };
+        if !text("uid").is_empty() && text("uid") != meta_str(&object, "uid") {
+            let why = format!(
+                "the UID in the bound object reference ({}) does not match the UID in record. The object might have been \
+                 deleted and then recreated",
+                text("uid")
+            );
+            // kube-apiserver puts the kind instead of the resource into this message.
+            return Err(Status::kind_conflict(resource, text("name"), &why));
         }
+        Ok(Some(object))
     }
 }
 

@@ -104,6 +104,9 @@ impl Kernel {
         };
         let mut new = finish(new)?;
         keep_system_fields(live, &mut new);
+        if subresource == Some("resize") {
+            self.set_limit_range_defaults(&mut new);
+        }
         prepare::update(resource, subresource, live, &mut new, write.now);
         if write.has_empty_lists {
             let generation = meta(live, "generation").and_then(Value::as_i64).unwrap_or(0);

@@ -15,6 +15,7 @@ use super::request::Request;
 use super::resources;
 use super::status::{ApiResult, Status, StatusReason};
 use super::stored_object::StoredObject;
+use super::token::AUDIENCE_DEFAULT;
 
 /// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -93,6 +94,13 @@ impl fmt::Debug for TokenVerifier {
     }
 }
 
+/// The user of a token, and for which of the wanted audiences it is valid.
+#[derive(Debug, Clone)]
+pub(crate) struct Authenticated {
+    pub(crate) user: User,
+    pub(crate) audiences: Vec<String>,
+}
+
 /// A token this server issued.
 #[derive(Debug, Clone)]
 pub(crate) struct IssuedToken {
@@ -114,25 +122,43 @@ impl Kernel {
             let user = if self.options.rbac { User::anonymous() } else { User::admin() };
             return self.impersonate(user, request);
         }
-        match self.user_of_token(token, now) {
-            Some(user) => self.impersonate(user, request),
+        match self.user_of_token(token, &[AUDIENCE_DEFAULT.to_owned()], now) {
+            Some(authenticated) => self.impersonate(authenticated.user, request),
             None if self.options.rbac => Err(Status::new(StatusReason::Unauthorized, "Unauthorized")),
             None => Ok(User::admin()),
         }
     }
 
-    /// The user of a token, if it is valid.
-    pub(crate) fn user_of_token(&self, token: &str, now: Timestamp) -> Option<User> {
+    /// The user of a token, if it is valid for one of these audiences.
+    pub(crate) fn user_of_token(
+        &self,
+        token: &str,
+        audiences: &[String],
+        now: Timestamp,
+    ) -> Option<Authenticated> {
+        if let Some(issued) = self.tokens.get(token).filter(|issued| issued.expires > now) {
+            let own = issued.audiences.iter().filter(|own| audiences.contains(own));
+            let fitting: Vec<String> = own.cloned().collect();
+            let user = self.existing_account(&issued.namespace, &issued.account, &issued.uid);
+            return user
+                .filter(|_| !fitting.is_empty())
+                .map(|user| Authenticated { user, audiences: fitting });
+        }
+        if let Some(authenticated) = self.user_of_signed_token(token, audiences, now) {
+            return Some(authenticated);
+        }
+        // Tokens without audiences are for this server.
+        let user = self.user_of_other_token(token, now)?;
+        let own = AUDIENCE_DEFAULT.to_owned();
+        audiences.contains(&own).then(|| Authenticated { user, audiences: vec![own] })
+    }
+
+    fn user_of_other_token(&self, token: &str, now: Timestamp) -> Option<User> {
         if let Some((_, user)) = self.options.tokens.iter().find(|(known, _)| known == token) {
             return Some(user.clone());
         }
-        if let Some(issued) = self.tokens.get(token).filter(|issued| issued.expires > now) {
-            return self.existing_account(&issued.namespace, &issued.account, &issued.uid);
-        }
-        if let Some(user) = self.user_of_secret(token) {
-            return Some(user);
-        }
-        self.options.verifier.as_ref().and_then(|verifier| (verifier.0)(token, now))
+        let external = || self.options.verifier.as_ref().and_then(|verifier| (verifier.0)(token, now));
+        self.user_of_secret(token).or_else(external)
     }
 
     fn existing_account(&self, namespace: &str, name: &str, uid: &str) -> Option<User> {

@@ -10,7 +10,9 @@ use parking_lot::Mutex;
 use super::log::RequestLog;
 use super::{ApiServer, Shared, State};
 use crate::clock::{self, Clock};
-use crate::kernel::{EntropySource, JournalEntry, Kernel, KernelOptions, Range, TokenVerifier, User};
+use crate::kernel::{
+    EntropySource, JournalEntry, Kernel, KernelOptions, Range, TokenSigner, TokenVerifier, User,
+};
 
 /// Options of a new server.
 pub struct Builder {
@@ -154,6 +156,12 @@ impl Builder {
     /// A bearer token and its user.
     pub fn token(mut self, token: &str, user: User) -> Builder {
         self.options.tokens.push((token.to_owned(), user));
+        self
+    }
+
+    /// Signs the tokens of service accounts, so that they stay valid when the server is started again.
+    pub fn signer(mut self, signer: TokenSigner) -> Builder {
+        self.options.signer = Some(signer);
         self
     }
 

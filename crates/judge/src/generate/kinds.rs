@@ -75,7 +75,7 @@ const METADATA: &str = r#"[
     ["/metadata/generation", 7],
     ["/metadata/selfLink", "/x"],
     ["/metadata/managedFields", [], null],
-    ["/metadata/generateName", "x-"],
+    ["/metadata/generateName", "gen0-"],
     ["/unheardOf", 1],
     ["/metadata/unheardOf", "x"]
 ]"#;
@@ -160,6 +160,20 @@ impl Kind {
     #[must_use]
     pub(super) fn minimal_object(&self, name: &str) -> Value {
         json!({"apiVersion": self.api_version(), "kind": self.kind, "metadata": {"name": name}})
+    }
+
+    /// Where the spec of a pod is.
+    #[must_use]
+    pub(super) fn pod_spec(&self) -> Option<&'static str> {
+        match self.kind.as_str() {
+            "Pod" => Some("/spec"),
+            "PodTemplate" => Some("/template/spec"),
+            "CronJob" => Some("/spec/jobTemplate/spec/template/spec"),
+            "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" | "ReplicationController" => {
+                Some("/spec/template/spec")
+            }
+            _ => None,
+        }
     }
 
     /// Whether there is a status subresource.

@@ -1,5 +1,6 @@
 //! Generates sequences from a seed: the same seed and number always give the same requests.
 
+mod admission;
 mod deletes;
 mod invalid;
 mod kinds;
@@ -12,6 +13,7 @@ use fastrand::Rng;
 use http::Method;
 use serde_json::{Value, json};
 
+use self::admission::{AdmissionEdits, AdmissionTable};
 use self::kinds::Kind;
 use crate::sequence::{Content, Edit, RequestTemplate, Sequence, Step};
 
@@ -23,6 +25,7 @@ pub struct Generator {
     seed: u64,
     kinds: Vec<Kind>,
     metadata_edits: Vec<Vec<Value>>,
+    admission: AdmissionTable,
 }
 
 impl Generator {
@@ -32,7 +35,7 @@ impl Generator {
     pub fn new(seed: u64, only: &[String]) -> Generator {
         let mut kinds = kinds::all();
         kinds.retain(|kind| only.is_empty() || only.iter().any(|word| kind.qualified().contains(word)));
-        Generator { seed, kinds, metadata_edits: kinds::metadata_edits() }
+        Generator { seed, kinds, metadata_edits: kinds::metadata_edits(), admission: admission::table() }
     }
 
     /// The sequence with that number.
@@ -49,11 +52,12 @@ impl Generator {
             rng,
             chosen,
             metadata_edits: &self.metadata_edits,
+            admission: AdmissionEdits::default(),
             objects: Vec::new(),
             steps: Vec::new(),
             watches: 0,
         };
-        builder.prepare();
+        builder.prepare(&self.admission);
         let length = builder.rng.usize(4..=15);
         builder.create();
         for _ in 1..length {
@@ -76,15 +80,19 @@ struct SequenceBuilder<'a> {
     rng: Rng,
     chosen: Vec<&'a Kind>,
     metadata_edits: &'a [Vec<Value>],
+    admission: AdmissionEdits<'a>,
     objects: Vec<Object<'a>>,
     steps: Vec<Step>,
     watches: usize,
 }
 
 impl<'a> SequenceBuilder<'a> {
-    /// Creates the namespace and, for pods, the default ServiceAccount.
-    fn prepare(&mut self) {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "{ns}"}});
+    /// Creates the namespace with what admission finds in it and, for pods, the default ServiceAccount.
+    fn prepare(&mut self, admission: &'a AdmissionTable) {
+        let mut namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "{ns}"}});
+        if let Some(labels) = self.pod_security_labels(admission) {
+            namespace["metadata"]["labels"] = labels;
+        }
         self.push("create", "namespaces", create_request("/api/v1/namespaces", namespace));
         if self.chosen.iter().any(|kind| kind.kind == "Pod") && self.percent_chance(95) {
             let account =
@@ -95,6 +103,7 @@ impl<'a> SequenceBuilder<'a> {
                 create_request("/api/v1/namespaces/{ns}/serviceaccounts", account),
             );
         }
+        self.prepare_limits(admission);
     }
 
     /// Adds a random request.
@@ -172,7 +181,9 @@ impl<'a> SequenceBuilder<'a> {
         let count = self.one_of(&[0, 1, 1, 1, 2, 3]);
         (0..count)
             .map(|_| {
-                if self.percent_chance(75) {
+                if let Some(edit) = self.admission_edit(kind) {
+                    edit
+                } else if self.percent_chance(75) {
                     kind.edit(&mut self.rng)
                 } else {
                     kinds::choose(self.metadata_edits, &mut self.rng)
@@ -184,7 +195,7 @@ impl<'a> SequenceBuilder<'a> {
     /// Adds a step and returns its number.
     fn push(&mut self, verb: &'static str, resource: &str, ask: RequestTemplate) -> usize {
         let id = self.steps.len();
-        self.steps.push(Step { id, verb, resource: resource.to_owned(), ask });
+        self.steps.push(Step { id, verb, resource: resource.to_owned(), ask, settles: false });
         id
     }
 

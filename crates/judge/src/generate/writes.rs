@@ -10,7 +10,8 @@ impl SequenceBuilder<'_> {
     pub(super) fn create(&mut self) {
         let kind = self.kind();
         let object = self.object_of(kind);
-        let edits = self.edits(kind);
+        let mut edits = self.base_edits(kind);
+        edits.extend(self.edits(kind));
         let name = self.objects[object].name.clone();
         let mut document = edited(kind.valid_object(&name), &edits);
         if self.percent_chance(6) && kind.name.is_none() {

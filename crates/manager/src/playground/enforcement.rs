@@ -3,17 +3,14 @@
 use serde_json::Value;
 
 /// Kinds of which nothing is enforced, and what a real API server would do with them.
-const KINDS: [(&str, &str); 7] = [
+const KINDS: [(&str, &str); 6] = [
     ("ValidatingWebhookConfiguration", "webhooks are not called"),
     ("MutatingWebhookConfiguration", "webhooks are not called"),
     ("ValidatingAdmissionPolicy", "admission policies are not evaluated"),
     ("ValidatingAdmissionPolicyBinding", "admission policies are not evaluated"),
     ("MutatingAdmissionPolicy", "admission policies are not evaluated"),
     ("MutatingAdmissionPolicyBinding", "admission policies are not evaluated"),
-    ("LimitRange", "limits and defaults of LimitRanges are not applied to pods"),
 ];
-
-const POD_SECURITY: &str = "pod-security.kubernetes.io/";
 
 /// One sentence for each part of an object that has no effect.
 pub(super) fn not_enforced(object: &Value) -> Vec<String> {
@@ -27,14 +24,6 @@ pub(super) fn not_enforced(object: &Value) -> Vec<String> {
         found.push(
             "stored and not enforced by the playground: x-kubernetes-validations rules are not evaluated"
                 .to_owned(),
-        );
-    }
-    let labels = object["metadata"]["labels"].as_object();
-    if kind == "Namespace"
-        && labels.is_some_and(|labels| labels.keys().any(|name| name.starts_with(POD_SECURITY)))
-    {
-        found.push(
-            "stored and not enforced by the playground: Pod Security levels are not checked".to_owned(),
         );
     }
     found
@@ -63,11 +52,6 @@ mod tests {
         for (object, words) in [
             (json!({"kind": "ValidatingWebhookConfiguration"}), "webhooks are not called"),
             (json!({"kind": "ValidatingAdmissionPolicy"}), "policies are not evaluated"),
-            (json!({"kind": "LimitRange"}), "LimitRanges"),
-            (
-                json!({"kind": "Namespace", "metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}),
-                "Pod Security",
-            ),
             (
                 json!({"kind": "CustomResourceDefinition", "spec": {"versions": [{"schema": {"openAPIV3Schema":
                     {"properties": {"spec": {"x-kubernetes-validations": [{"rule": "true"}]}}}}}]}}),
@@ -78,7 +62,8 @@ mod tests {
             assert!(found.len() == 1 && found[0].contains(words), "{object}: {found:?}");
         }
         for object in [
-            json!({"kind": "Namespace", "metadata": {"labels": {"a": "b"}}}),
+            json!({"kind": "Namespace", "metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}),
+            json!({"kind": "LimitRange"}),
             json!({"kind": "CustomResourceDefinition", "spec": {"versions": [{}]}}),
             json!({"kind": "Pod"}),
         ] {

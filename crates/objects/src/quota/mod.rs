@@ -16,5 +16,8 @@ pub use claims::{
     DeviceClasses, persistent_volume_claim_usage, resource_claim_usage, service_usage, verified_pod,
 };
 pub use names::{Evaluator, is_ignored_by_quota, object_count_alias, object_count_name};
-pub use pods::{PodUsageOptions, is_charged, missing_resources, pod_usage, reported_resources_changed};
+pub use pods::{
+    PodUsageOptions, is_charged, missing_resources, pod_usage, reported_resources_changed,
+    total_of_containers,
+};
 pub use scopes::{is_terminating, persistent_volume_claim_matches_scope, pod_matches_scope};

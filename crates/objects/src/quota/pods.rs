@@ -104,16 +104,16 @@ fn requests(pod: &Pod, options: PodUsageOptions) -> ResourceList {
     let (spec, is_infeasible) = (&*pod.spec, pod.is_resize_infeasible());
     let mut total = ResourceList::default();
     if !is_infeasible {
-        total = total_of(spec, |container| Some(&container.requests));
+        total = total_of_containers(spec, |container| Some(&container.requests));
     }
     if is_infeasible || !pod.reported_resources().is_empty() {
         let wanted = |container: &'_ Container| !is_infeasible && !container.requests.is_empty();
         let allocated = |container: &Container| report_of(pod, container)?.allocated.as_ref();
         let actual = |container: &Container| report_of(pod, container)?.requests.as_ref();
-        total.max_all(&total_of(spec, |container| {
+        total.max_all(&total_of_containers(spec, |container| {
             allocated(container).or(wanted(container).then_some(&container.requests))
         }));
-        total.max_all(&total_of(spec, |container| {
+        total.max_all(&total_of_containers(spec, |container| {
             let reported = actual(container).or_else(|| allocated(container));
             reported.or(wanted(container).then_some(&container.requests))
         }));
@@ -130,11 +130,11 @@ fn limits(pod: &Pod, options: PodUsageOptions) -> ResourceList {
     let (spec, is_infeasible) = (&*pod.spec, pod.is_resize_infeasible());
     let mut total = ResourceList::default();
     if !is_infeasible {
-        total = total_of(spec, |container| Some(&container.limits));
+        total = total_of_containers(spec, |container| Some(&container.limits));
     }
     if is_infeasible || !pod.reported_resources().is_empty() {
         let actual = |container: &Container| report_of(pod, container)?.limits.as_ref();
-        total.max_all(&total_of(spec, |container| {
+        total.max_all(&total_of_containers(spec, |container| {
             actual(container).or((!is_infeasible).then_some(&container.limits))
         }));
     }
@@ -165,7 +165,11 @@ fn replace_pod_level(total: &mut ResourceList, set: &ResourceList) {
 }
 
 /// The total of all containers and sidecars, or of an init container and the sidecars before it, if that is larger.
-fn total_of<'a>(spec: &'a PodSpec, list: impl Fn(&'a Container) -> Option<&'a ResourceList>) -> ResourceList {
+#[must_use]
+pub fn total_of_containers<'a>(
+    spec: &'a PodSpec,
+    list: impl Fn(&'a Container) -> Option<&'a ResourceList>,
+) -> ResourceList {
     let mut total = ResourceList::default();
     spec.containers.iter().filter_map(&list).for_each(|one| total.add_all(one));
     let (mut sidecars, mut initial) = (ResourceList::default(), ResourceList::default());

@@ -15,6 +15,7 @@ static NORMALIZER: LazyLock<Normalizer> = LazyLock::new(|| {
         (r"<(unknown|invalid)>( ago)?", "AGE"),
         UID,
         (r#"("?resourceVersion"?: )"\d+""#, "${1}VERSION"),
+        (r"(Resource Version:\s+)\d+", "${1}VERSION"),
         RANDOM,
         HASH,
         // The names of events end in the time.

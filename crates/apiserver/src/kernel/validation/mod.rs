@@ -7,6 +7,7 @@ mod access;
 mod certificates;
 mod extensions;
 mod gated;
+mod host_access;
 mod kinds;
 mod migrations;
 pub(crate) mod networking;

@@ -6,7 +6,7 @@ use super::super::metadata::meta;
 use super::super::naming;
 use super::super::status::FieldError;
 use super::super::types::Quantity;
-use super::{Errors, is_set, list, refuse_resource_name, refuse_text, text};
+use super::{Errors, host_access, is_set, list, refuse_resource_name, refuse_text, text};
 
 /// The annotation of mirror pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -23,6 +23,13 @@ pub(super) fn pod(old: Option<&Value>, new: &Value, errors: &mut Errors) {
                 errors.push(FieldError::invalid(&field, &json!(image), why));
             }
         }
+    }
+    if old.is_none()
+        && !text(new, "/spec/nodeName").is_empty()
+        && !list(new, "/spec/schedulingGates").is_empty()
+    {
+        let why = "cannot be set until all schedulingGates have been cleared";
+        errors.push(FieldError::forbidden("spec.nodeName", why));
     }
     if let Some(mirror) = meta(new, "annotations").and_then(|a| a.get(MIRROR))
         && text(new, "/spec/nodeName").is_empty()
@@ -80,7 +87,7 @@ pub(super) fn spec(path: &str, spec: &Value, errors: &mut Errors) {
                 init_container(&path, spec, container, errors);
             }
             resources(&format!("{path}.resources"), &container["resources"], errors);
-            probes(&path, container, errors);
+            handlers(&path, container, errors);
             mounts(&path, spec, container, errors);
             let context = &container["securityContext"];
             if context["allowPrivilegeEscalation"] == false && context["privileged"] == true {
@@ -94,16 +101,10 @@ pub(super) fn spec(path: &str, spec: &Value, errors: &mut Errors) {
         let why = "must provide `dnsConfig` when `dnsPolicy` is None";
         errors.push(FieldError::required(&format!("{path}.dnsConfig"), why));
     }
-    let system = text(spec, "/os/name");
-    if !matches!(system, "" | "linux" | "windows") {
-        errors.push(FieldError::not_supported(&format!("{path}.os"), system, "\"linux\", \"windows\""));
-    }
+    host_access::spec(path, spec, errors);
     for (at, gate) in list(spec, "/schedulingGates").iter().enumerate() {
         let name = text(gate, "/name");
         refuse_text(&format!("{path}.schedulingGates[{at}]"), name, &naming::qualified(name), errors);
-    }
-    if spec["hostNetwork"] == true {
-        host_ports(path, spec, errors);
     }
 }
 
@@ -119,18 +120,6 @@ fn init_container(path: &str, spec: &Value, container: &Value, errors: &mut Erro
         if is_set(container, &format!("/{field}")) {
             let why = "may not be set for init containers without restartPolicy=Always";
             errors.push(FieldError::forbidden(&format!("{path}.{field}"), why));
-        }
-    }
-}
-
-fn host_ports(path: &str, spec: &Value, errors: &mut Errors) {
-    for (at, container) in list(spec, "/containers").iter().enumerate() {
-        for (number, port) in list(container, "/ports").iter().enumerate() {
-            if port["hostPort"] != port["containerPort"] {
-                let field = format!("{path}.containers[{at}].ports[{number}].containerPort");
-                let why = "must match `hostPort` when `hostNetwork` is true";
-                errors.push(FieldError::invalid(&field, &port["containerPort"], why));
-            }
         }
     }
 }
@@ -174,11 +163,23 @@ fn mounts(path: &str, spec: &Value, container: &Value, errors: &mut Errors) {
     }
 }
 
-fn probes(path: &str, container: &Value, errors: &mut Errors) {
-    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let Some(value) = container.get(probe).filter(|value| value.is_object()) else { continue };
-        if !["exec", "httpGet", "tcpSocket", "grpc"].iter().any(|kind| is_set(value, &format!("/{kind}"))) {
-            errors.push(FieldError::required(&format!("{path}.{probe}"), "must specify a handler type"));
+/// Each probe and lifecycle hook has exactly one handler.
+fn handlers(path: &str, container: &Value, errors: &mut Errors) {
+    const KINDS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
+    let holders =
+        ["/livenessProbe", "/readinessProbe", "/startupProbe", "/lifecycle/postStart", "/lifecycle/preStop"];
+    for pointer in holders {
+        let Some(handler) = container.pointer(pointer).filter(|handler| handler.is_object()) else {
+            continue;
+        };
+        let path = format!("{path}{}", pointer.replace('/', "."));
+        let mut given = KINDS.into_iter().filter(|kind| is_set(handler, &format!("/{kind}")));
+        if given.next().is_none() {
+            errors.push(FieldError::required(&path, "must specify a handler type"));
+        }
+        for second in given {
+            let why = "may not specify more than 1 handler type";
+            errors.push(FieldError::forbidden(&format!("{path}.{second}"), why));
         }
     }
 }

@@ -115,13 +115,18 @@ fn claim_update(old: &Value, new: &Value, errors: &mut Errors) {
     if !is_set(old, "/spec/volumeName") {
         free.push("volumeName");
     }
+    let mut wanted = new["spec"].clone();
     if text(new, "/status/phase") == "Bound" {
-        free.extend(["resources", "volumeAttributesClassName"]);
+        free.push("volumeAttributesClassName");
+        if is_set(new, "/spec/resources/requests") {
+            wanted["resources"]["requests"]["storage"] =
+                old["spec"]["resources"]["requests"]["storage"].clone();
+        }
     }
     if !is_set(old, "/spec/storageClassName") {
         free.push("storageClassName");
     }
-    if without(&old["spec"], &free) != without(&new["spec"], &free) {
+    if without(&old["spec"], &free) != without(&wanted, &free) {
         let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
                    bound claims";
         errors.push(FieldError::forbidden("spec", why));
