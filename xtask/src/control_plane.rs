@@ -25,6 +25,13 @@ pub(crate) struct Options {
     /// Run Go's kube-controller-manager
     #[arg(long)]
     go_manager: bool,
+    /// Run metrics-server behind the aggregation layer; the annotations kwok.x-k8s.io/usage-cpu and usage-memory of pods say
+    /// what it measures
+    #[arg(long, requires = "kwok")]
+    metrics_server: bool,
+    /// Run an adapter for custom and external metrics behind the aggregation layer
+    #[arg(long)]
+    metrics_adapter: bool,
     /// Build this program as well (`all` for every one), without running it
     #[arg(long, value_name = "PROGRAM", value_parser = programs)]
     with: Vec<Programs>,
@@ -89,6 +96,12 @@ impl Options {
         }
         if self.go_manager {
             builder = builder.with_go_manager(Vec::<String>::new());
+        }
+        if self.metrics_server {
+            builder = builder.with_metrics_server();
+        }
+        if self.metrics_adapter {
+            builder = builder.with_metrics_adapter();
         }
         if let Some(dir) = &self.keep {
             if dir.is_file() {

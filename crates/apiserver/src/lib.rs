@@ -42,6 +42,7 @@ pub mod state_dir;
 
 pub use faults::{FaultRule, Faults, InjectedFault};
 pub use kernel::{
-    ApiResult, EntropySource, Status, StatusCause, StatusReason, TokenSigner, TokenVerifier, User,
+    ApiResult, EntropySource, MetricsSource, Status, StatusCause, StatusReason, TokenSigner, TokenVerifier,
+    User,
 };
 pub use service::{ApiServer, Builder, LoggedRequest};

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::error::{During, Error, Result};
 use crate::process::{Process, tail_of};
-use crate::sources::{self, ETCD, KUBERNETES, KWOK, Module};
+use crate::sources::{self, ETCD, KUBERNETES, KWOK, METRICS_ADAPTER, METRICS_SERVER, Module};
 
 mod horizontal_pod_autoscaler;
 mod progress;
@@ -41,19 +41,25 @@ pub enum Program {
     KubeControllerManager,
     /// Simulates nodes and their kubelets.
     Kwok,
+    /// Measures pods and nodes through their kubelets and serves `metrics.k8s.io`.
+    MetricsServer,
+    /// Serves `custom.metrics.k8s.io` and `external.metrics.k8s.io`.
+    MetricsAdapter,
 }
 
 impl Program {
     /// What every control plane needs.
     pub const BASE: [Self; 3] = [Self::Etcd, Self::KubeApiserver, Self::Kubectl];
     /// Everything that can be built.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Etcd,
         Self::KubeApiserver,
         Self::Kubectl,
         Self::KubeScheduler,
         Self::KubeControllerManager,
         Self::Kwok,
+        Self::MetricsServer,
+        Self::MetricsAdapter,
     ];
 
     /// The name of the executable.
@@ -65,6 +71,17 @@ impl Program {
             Self::KubeScheduler => "kube-scheduler",
             Self::KubeControllerManager => "kube-controller-manager",
             Self::Kwok => "kwok",
+            Self::MetricsServer => "metrics-server",
+            Self::MetricsAdapter => "metrics-adapter",
+        }
+    }
+
+    /// The name of its file in the cache. The folder's name stands for the modules of the control plane itself; programs of
+    /// other modules carry a key of their own, so that a new version of one does not make all others outdated.
+    fn file_name(self) -> String {
+        match self {
+            Self::MetricsServer | Self::MetricsAdapter => format!("{self}-{}", self.module().key()),
+            _ => self.name().to_owned(),
         }
     }
 
@@ -72,6 +89,8 @@ impl Program {
         match self {
             Self::Etcd => &ETCD,
             Self::Kwok => &KWOK,
+            Self::MetricsServer => &METRICS_SERVER,
+            Self::MetricsAdapter => &METRICS_ADAPTER,
             Self::KubeApiserver | Self::Kubectl | Self::KubeScheduler | Self::KubeControllerManager => {
                 &KUBERNETES
             }
@@ -83,6 +102,8 @@ impl Program {
         match self {
             Self::Etcd => "go.etcd.io/etcd/server/v3".into(),
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok".into(),
+            Self::MetricsServer => "sigs.k8s.io/metrics-server/cmd/metrics-server".into(),
+            Self::MetricsAdapter => ".".into(),
             kubernetes => format!("k8s.io/kubernetes/cmd/{}", kubernetes.name()),
         }
     }
@@ -108,7 +129,7 @@ impl Program {
         match self {
             Self::Etcd | Self::KubeApiserver | Self::Kubectl => Some(true),
             Self::KubeScheduler | Self::KubeControllerManager => Some(false),
-            Self::Kwok => None,
+            Self::Kwok | Self::MetricsServer | Self::MetricsAdapter => None,
         }
     }
 }
@@ -124,6 +145,7 @@ impl fmt::Display for Program {
 pub struct Programs {
     paths: BTreeMap<Program, PathBuf>,
     kwok_stages: PathBuf,
+    kwok_usage: PathBuf,
 }
 
 impl Programs {
@@ -135,6 +157,11 @@ impl Programs {
     /// The file with kwok's stages of nodes and pods.
     pub(crate) fn kwok_stages(&self) -> &Path {
         &self.kwok_stages
+    }
+
+    /// The file with which kwok reports the usage of pods.
+    pub(crate) fn kwok_usage(&self) -> &Path {
+        &self.kwok_usage
     }
 }
 
@@ -193,13 +220,17 @@ impl BinaryCache {
 
     fn locate(&self, wanted: &[Program]) -> Result<(Programs, Vec<Program>)> {
         let built = self.built_dir();
-        let mut programs = Programs { kwok_stages: built.join(STAGES), ..Programs::default() };
+        let mut programs = Programs {
+            kwok_stages: built.join(STAGES),
+            kwok_usage: built.join(USAGE),
+            ..Programs::default()
+        };
         let mut missing = Vec::new();
         for &program in wanted {
             if let Some(path) = self.asset(program)? {
                 programs.paths.insert(program, path);
-            } else if built.join(program.name()).is_file() {
-                programs.paths.insert(program, built.join(program.name()));
+            } else if built.join(program.file_name()).is_file() {
+                programs.paths.insert(program, built.join(program.file_name()));
             } else {
                 missing.push(program);
             }
@@ -237,11 +268,15 @@ impl BinaryCache {
         for &program in missing {
             let module = program.module().write_to(work.path())?;
             progress.next(program);
-            if program == Program::Kwok {
-                self.copy_stages(&module, work.path(), &built)?;
+            match program {
+                Program::Kwok => self.copy_from_kwok(work.path(), &STAGE_FOLDERS, &built.join(STAGES))?,
+                Program::MetricsServer => {
+                    self.copy_from_kwok(work.path(), &USAGE_FOLDERS, &built.join(USAGE))?;
+                }
+                _ => {}
             }
             let fresh = self.build_one(program, &module, work.path(), &mut progress)?;
-            let path = built.join(program.name());
+            let path = built.join(program.file_name());
             fs::rename(fresh, &path).during(|| format!("writing {}", path.display()))?;
         }
         progress.end();
@@ -305,11 +340,12 @@ impl BinaryCache {
         Err(Error::GoTooOld { needed, wanted, found: found.collect::<Vec<_>>().join(": ") })
     }
 
-    /// Takes the stages out of the same module kwok is built from, and joins them into one file.
-    fn copy_stages(&self, module: &Path, work: &Path, built: &Path) -> Result<()> {
+    /// Takes manifests out of the same module kwok is built from, and joins them into one file.
+    fn copy_from_kwok(&self, work: &Path, folders: &[&str], file: &Path) -> Result<()> {
         let asked = || "asking Go where the module of kwok is";
+        let module = KWOK.write_to(work)?;
         let answer =
-            self.go(module).args(["mod", "download", "-json", "sigs.k8s.io/kwok"]).output().during(asked)?;
+            self.go(&module).args(["mod", "download", "-json", "sigs.k8s.io/kwok"]).output().during(asked)?;
         let parsed: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap_or_default();
         let Some(source) = parsed["Dir"].as_str() else {
             let said = [answer.stdout, answer.stderr].concat();
@@ -318,25 +354,33 @@ impl BinaryCache {
                 said: String::from_utf8_lossy(&said).into_owned(),
             });
         };
-        let joined = joined_stages(&Path::new(source).join("kustomize/stage"))?;
-        let fresh = work.join(STAGES);
+        let joined = joined_manifests(&Path::new(source).join("kustomize"), folders)?;
+        let fresh = work.join("joined.yaml");
         fs::write(&fresh, joined)
-            .and_then(|()| fs::rename(&fresh, built.join(STAGES)))
-            .during(|| format!("writing {}", built.join(STAGES).display()))
+            .and_then(|()| fs::rename(&fresh, file))
+            .during(|| format!("writing {}", file.display()))
     }
 }
 
 /// The stages of kwok, beside its executable.
 const STAGES: &str = "kwok-stages.yaml";
 
+/// Nodes get ready and renew their leases, pods run and complete, all as soon as possible.
+const STAGE_FOLDERS: [&str; 3] = ["stage/node/fast", "stage/node/heartbeat-with-lease", "stage/pod/fast"];
+
+/// The metrics of kwok's nodes, beside its executable.
+const USAGE: &str = "kwok-usage.yaml";
+
+/// Annotations of pods say what they use, and nodes report it as kubelets do.
+const USAGE_FOLDERS: [&str; 2] = ["metrics/resource", "metrics/usage"];
+
 /// The name prefix of build folders.
 const LEFTOVER: &str = "building-";
 
-/// Nodes get ready and renew their leases, pods run and complete, all as soon as possible.
-fn joined_stages(stages: &Path) -> Result<String> {
+fn joined_manifests(root: &Path, folders: &[&str]) -> Result<String> {
     let mut joined = String::new();
-    for folder in ["node/fast", "node/heartbeat-with-lease", "pod/fast"] {
-        let dir = stages.join(folder);
+    for folder in folders {
+        let dir = root.join(folder);
         let entries = fs::read_dir(&dir).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
         let mut files: Vec<_> =
             entries.during(|| format!("reading {}", dir.display()))?.iter().map(fs::DirEntry::path).collect();

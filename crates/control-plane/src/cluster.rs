@@ -46,6 +46,8 @@ pub struct Builder {
     service_account_keys: KeyKind,
     logs: Option<PathBuf>,
     also: Vec<Program>,
+    metrics_server: bool,
+    metrics_adapter: bool,
 }
 
 impl Builder {
@@ -64,6 +66,19 @@ impl Builder {
     /// Runs Go's kube-controller-manager with `args` after those of [`ControlPlane::manager_args`].
     pub fn with_go_manager<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.go_manager = Some(args.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Runs metrics-server behind the aggregation layer. kwok, which it needs, reports what the annotations
+    /// `kwok.x-k8s.io/usage-cpu` and `kwok.x-k8s.io/usage-memory` of pods say.
+    pub fn with_metrics_server(mut self) -> Self {
+        self.metrics_server = true;
+        self
+    }
+
+    /// Runs an adapter for custom and external metrics behind the aggregation layer.
+    pub fn with_metrics_adapter(mut self) -> Self {
+        self.metrics_adapter = true;
         self
     }
 
@@ -97,6 +112,8 @@ impl Builder {
         wanted.extend(self.scheduler.then_some(Program::KubeScheduler));
         wanted.extend(self.kwok_nodes.map(|_| Program::Kwok));
         wanted.extend(self.go_manager.as_ref().map(|_| Program::KubeControllerManager));
+        wanted.extend(self.metrics_server.then_some(Program::MetricsServer));
+        wanted.extend(self.metrics_adapter.then_some(Program::MetricsAdapter));
         wanted.extend(&self.also);
         wanted.sort();
         wanted.dedup();
@@ -114,8 +131,14 @@ impl Builder {
             *plane.slot(&plane.scheduler) = Some(plane.start_scheduler()?);
         }
         if let Some(nodes) = self.kwok_nodes {
-            *plane.slot(&plane.kwok) = Some(plane.start_kwok()?);
+            *plane.slot(&plane.kwok) = Some(plane.start_kwok(self.metrics_server)?);
             plane.create_nodes(nodes)?;
+        }
+        if self.metrics_server {
+            *plane.slot(&plane.metrics_server) = Some(plane.start_metrics_server()?);
+        }
+        if self.metrics_adapter {
+            *plane.slot(&plane.metrics_adapter) = Some(plane.start_metrics_adapter()?);
         }
         if let Some(args) = &self.go_manager {
             *plane.slot(&plane.go_manager) = Some(plane.start_go_manager(args)?);
@@ -131,6 +154,8 @@ impl Builder {
 pub struct ControlPlane {
     // Rust drops fields in this order, and it is the order in which the parts must end.
     go_manager: Mutex<Option<Process>>,
+    metrics_adapter: Mutex<Option<Process>>,
+    metrics_server: Mutex<Option<Process>>,
     kwok: Mutex<Option<Process>>,
     scheduler: Mutex<Option<Process>>,
     api_server: Mutex<Option<Process>>,
@@ -180,6 +205,8 @@ impl ControlPlane {
             .during(|| "trusting the cluster authority")?;
         Ok(Self {
             go_manager: Mutex::default(),
+            metrics_adapter: Mutex::default(),
+            metrics_server: Mutex::default(),
             kwok: Mutex::default(),
             scheduler: Mutex::default(),
             api_server: Mutex::default(),
@@ -401,7 +428,15 @@ impl ControlPlane {
 
     /// The error that names a part which ended by itself, if one did.
     pub fn exited_component(&self) -> Option<Error> {
-        let parts = [&self.etcd, &self.api_server, &self.scheduler, &self.kwok, &self.go_manager];
+        let parts = [
+            &self.etcd,
+            &self.api_server,
+            &self.scheduler,
+            &self.kwok,
+            &self.metrics_server,
+            &self.metrics_adapter,
+            &self.go_manager,
+        ];
         parts.into_iter().find_map(|part| self.slot(part).as_mut().and_then(Process::ended_early))
     }
 
@@ -413,8 +448,12 @@ impl ControlPlane {
         Ok(process)
     }
 
-    fn start_kwok(&self) -> Result<Process> {
-        let args = components::kwok(&self.pki, self.programs.kwok_stages(), self.free_port()?);
+    fn start_kwok(&self, reports_usage: bool) -> Result<Process> {
+        let port = self.free_port()?;
+        let mut args = components::kwok(&self.pki, self.programs.kwok_stages(), port);
+        if reports_usage {
+            args.extend(components::kwok_usage(self.programs.kwok_usage(), port));
+        }
         self.spawn(Program::Kwok, "kwok", &args)
     }
 
@@ -422,20 +461,19 @@ impl ControlPlane {
         if count == 0 {
             return Ok(());
         }
-        let manifest = self.scratch.path().join("nodes.json");
-        fs::write(&manifest, components::nodes(count))
-            .during(|| format!("writing {}", manifest.display()))?;
-        let mut command = self.kubectl(User::Admin)?;
-        let create = command.args(["create", "--validate=false", "-f"]).arg(&manifest);
-        let answer = create.output().during(|| "running kubectl")?;
-        if answer.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&answer.stderr).into_owned();
-        Err(Error::Refused { what: format!("creating {count} nodes"), said })
+        self.create_all(&format!("{count} nodes"), &components::nodes(count))
     }
 
-    fn spawn(&self, program: Program, name: &str, args: &[String]) -> Result<Process> {
+    /// Creates the objects of a manifest.
+    pub(crate) fn create_all(&self, what: &str, objects: &str) -> Result<()> {
+        let manifest = self.scratch.path().join("manifest.json");
+        fs::write(&manifest, objects).during(|| format!("writing {}", manifest.display()))?;
+        let mut command = self.kubectl(User::Admin)?;
+        command.args(["create", "--validate=false", "-f"]).arg(&manifest);
+        run_kubectl(command, &format!("creating {what}"))
+    }
+
+    pub(crate) fn spawn(&self, program: Program, name: &str, args: &[String]) -> Result<Process> {
         let mut command = Command::new(self.binary(program)?);
         command.args(args).current_dir(self.scratch.path());
         Process::spawn(name, &command, &self.logs.join(format!("{name}.log")))
@@ -462,6 +500,15 @@ impl ControlPlane {
     }
 }
 
+pub(crate) fn run_kubectl(mut command: Command, what: &str) -> Result<()> {
+    let answer = command.output().during(|| "running kubectl")?;
+    if answer.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+    Err(Error::Refused { what: what.into(), said })
+}
+
 /// The name of the audit log among the logs.
 const AUDIT_LOG: &str = "audit.log";
 
@@ -479,7 +526,7 @@ fn until_ready(process: &mut Process, probe: &Probe) -> Result<()> {
     until(process, || probe.ask())
 }
 
-fn until_listening(process: &mut Process, port: u16) -> Result<()> {
+pub(crate) fn until_listening(process: &mut Process, port: u16) -> Result<()> {
     until(process, || {
         std::net::TcpStream::connect(("127.0.0.1", port)).map(drop).map_err(|err| err.to_string())
     })
@@ -516,6 +563,7 @@ mod tests {
     fn only_the_programs_of_the_chosen_parts_are_wanted() {
         assert_eq!(ControlPlane::builder().programs(), Program::BASE);
         let all = ControlPlane::builder().with_scheduler().with_kwok(1).with_go_manager([""; 0]);
+        let all = all.with_metrics_server().with_metrics_adapter();
         assert_eq!(all.programs(), Program::ALL);
         let with_kubectl_again = ControlPlane::builder().with_program(Program::Kubectl);
         assert_eq!(with_kubectl_again.programs(), Program::BASE);

@@ -126,6 +126,65 @@ pub(crate) fn kwok(pki: &Pki, stages: &Path, port: u16) -> Vec<String> {
     ]
 }
 
+/// What kwok needs besides so that metrics-server finds it behind the address of every node.
+pub(crate) fn kwok_usage(usage: &Path, port: u16) -> Vec<String> {
+    vec![path("--config", usage), "--node-ip=127.0.0.1".into(), format!("--node-port={port}")]
+}
+
+/// What metrics-server's own manifest passes, adapted to kwok: one port without TLS serves all nodes.
+pub(crate) fn metrics_server(kubeconfig: &Path, certs: &Path, port: u16) -> Vec<String> {
+    let mut args = extension_server(kubeconfig, certs, port);
+    args.extend([
+        path("--kubeconfig", kubeconfig),
+        // The shortest that it allows; a request must take less.
+        "--metric-resolution=10s".into(),
+        "--kubelet-request-timeout=5s".into(),
+        "--kubelet-preferred-address-types=InternalIP".into(),
+        "--kubelet-use-node-status-port".into(),
+        "--deprecated-kubelet-completely-insecure".into(),
+    ]);
+    args
+}
+
+/// Values of custom metrics are written to `values_port`.
+pub(crate) fn metrics_adapter(kubeconfig: &Path, certs: &Path, port: u16, values_port: u16) -> Vec<String> {
+    let mut args = extension_server(kubeconfig, certs, port);
+    args.push(path("--lister-kubeconfig", kubeconfig));
+    args.push(format!("--values-address=127.0.0.1:{values_port}"));
+    args
+}
+
+/// What every server behind the aggregation layer needs.
+fn extension_server(kubeconfig: &Path, certs: &Path, port: u16) -> Vec<String> {
+    vec![
+        "--bind-address=127.0.0.1".into(),
+        format!("--secure-port={port}"),
+        path("--cert-dir", certs),
+        path("--authentication-kubeconfig", kubeconfig),
+        path("--authorization-kubeconfig", kubeconfig),
+    ]
+}
+
+/// A Service that leads to a port on loopback, and the APIServices behind it. A Service with a cluster IP would lead
+/// nowhere, because nothing routes it.
+pub(crate) fn api_services(service: &str, port: u16, versions: &[(&str, &str)]) -> String {
+    let reference = json!({"name": service, "namespace": "kube-system", "port": port});
+    let api_service = |(group, version): &(&str, &str)| {
+        json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": {"name": format!("{version}.{group}")},
+            "spec": {"group": group, "version": version, "service": reference, "insecureSkipTLSVerify": true,
+                "groupPriorityMinimum": 100, "versionPriority": 100},
+        })
+    };
+    let mut items = vec![json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": service, "namespace": "kube-system"},
+        "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]},
+    })];
+    items.extend(versions.iter().map(api_service));
+    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+}
+
 /// A list of nodes `node-0`, `node-1`, … for kwok, as a manifest for kubectl.
 pub(crate) fn nodes(count: usize) -> String {
     let node = |index: usize| {
@@ -136,7 +195,12 @@ pub(crate) fn nodes(count: usize) -> String {
             "kind": "Node",
             "metadata": {
                 "name": name,
-                "annotations": {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"},
+                "annotations": {
+                    "kwok.x-k8s.io/node": "fake",
+                    "node.alpha.kubernetes.io/ttl": "0",
+                    // Where metrics-server finds what kwok reports for this node.
+                    "metrics.k8s.io/resource-metrics-path": format!("/metrics/nodes/{name}/metrics/resource"),
+                },
                 "labels": {
                     "kubernetes.io/arch": "amd64",
                     "kubernetes.io/hostname": name,

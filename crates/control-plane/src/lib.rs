@@ -13,6 +13,7 @@
 //! | [`build`] | provides every requested program, built once from its published Go module, or taken from `KUBEBUILDER_ASSETS` |
 //! | [`pki`] | CAs, certificates, service-account keys, kubeconfig files |
 //! | [`cluster`] | the parts start in order, are ready before they are used, and end together |
+//! | `metrics` | metrics-server and an adapter for other metrics, behind the aggregation layer |
 //! | [`process`] | a child never outlives the program that started it |
 //! | [`audit`] | the audit log, as data |
 //!
@@ -25,6 +26,7 @@ pub mod cluster;
 mod components;
 mod error;
 mod etcd;
+mod metrics;
 pub mod pki;
 mod ports;
 mod probe;

@@ -16,17 +16,21 @@ pub(crate) struct Module {
     main: &'static str,
     go_mod: &'static str,
     go_sum: &'static str,
-    tools_go: &'static str,
+    /// The name and text of its only source file.
+    source: (&'static str, &'static str),
 }
 
 macro_rules! module {
     ($name:literal, $main:literal) => {
+        module!($name, $main, "tools.go")
+    };
+    ($name:literal, $main:literal, $source:literal) => {
         Module {
             name: $name,
             main: $main,
             go_mod: include_str!(concat!("../../../control-plane/", $name, "/go.mod")),
             go_sum: include_str!(concat!("../../../control-plane/", $name, "/go.sum")),
-            tools_go: include_str!(concat!("../../../control-plane/", $name, "/tools.go")),
+            source: ($source, include_str!(concat!("../../../control-plane/", $name, "/", $source))),
         }
     };
 }
@@ -37,6 +41,12 @@ pub(crate) const KUBERNETES: Module = module!("kubernetes", "k8s.io/kubernetes")
 pub(crate) const ETCD: Module = module!("etcd", "go.etcd.io/etcd/server/v3");
 /// kwok, which plays kubelets.
 pub(crate) const KWOK: Module = module!("kwok", "sigs.k8s.io/kwok");
+
+/// metrics-server, which measures pods through their kubelets.
+pub(crate) const METRICS_SERVER: Module = module!("metrics-server", "sigs.k8s.io/metrics-server");
+/// An adapter that serves custom and external metrics.
+pub(crate) const METRICS_ADAPTER: Module =
+    module!("metrics-adapter", "sigs.k8s.io/custom-metrics-apiserver", "main.go");
 
 /// The program about pod templates, in a folder of the module of Kubernetes.
 pub(crate) const TEMPLATES: [(&str, &str); 3] = [
@@ -89,6 +99,11 @@ impl Module {
         required.unwrap_or("unknown")
     }
 
+    /// Distinguishes what is built from different files of the module.
+    pub(crate) fn key(&self) -> String {
+        sources_key(&[("go.mod", self.go_mod), ("go.sum", self.go_sum), self.source])
+    }
+
     /// The oldest Go that builds this module, such as `1.26.0`.
     pub(crate) fn oldest_go(&self) -> &'static str {
         self.go_mod.lines().find_map(|line| line.strip_prefix("go ")).unwrap_or("unknown").trim()
@@ -101,7 +116,7 @@ impl Module {
         fs::create_dir_all(&dir)
             .and_then(|()| write("go.mod", self.go_mod))
             .and_then(|()| write("go.sum", self.go_sum))
-            .and_then(|()| write("tools.go", self.tools_go))
+            .and_then(|()| write(self.source.0, self.source.1))
             .during(|| format!("writing {}", dir.display()))?;
         Ok(dir)
     }
@@ -135,6 +150,8 @@ mod tests {
         assert_eq!(KUBERNETES.version(), "v1.37.1");
         assert_eq!(ETCD.version(), "v3.6.8");
         assert_eq!(KWOK.version(), "v0.8.0");
+        assert_eq!(METRICS_SERVER.version(), "v0.9.0");
+        assert_eq!(METRICS_ADAPTER.version(), "v1.37.0");
         assert_eq!(KUBERNETES.oldest_go(), "1.26.0");
     }
 

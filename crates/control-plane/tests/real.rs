@@ -88,3 +88,34 @@ fn an_api_server_that_does_not_start_is_shown_with_its_own_words() {
     let error = ControlPlane::builder().api_server_arg("--no-such-flag=1").start().unwrap_err().to_string();
     assert!(error.contains("kube-apiserver ended") && error.contains("no-such-flag"), "{error}");
 }
+
+#[test]
+#[ignore = "needs Go"]
+fn metrics_are_served_behind_the_aggregation_layer() {
+    let builder = ControlPlane::builder().with_scheduler().with_kwok(1);
+    let plane = builder.with_metrics_server().with_metrics_adapter().start().unwrap();
+    let admin = |args: &[&str]| kubectl(&plane, User::Admin, args);
+    // Without a manager there is no ServiceAccount, which every pod needs.
+    admin(&["create", "serviceaccount", "default"]).unwrap();
+    let cpu = "--annotations=kwok.x-k8s.io/usage-cpu=250m";
+    let memory = "--annotations=kwok.x-k8s.io/usage-memory=64Mi";
+    admin(&["run", "oar", "--image=any", cpu, memory]).unwrap();
+    wait_until("metrics-server measures the pod", || {
+        let used = admin(&["top", "pod", "oar", "--no-headers"]).unwrap_or_default();
+        let used: Vec<&str> = used.split_whitespace().collect();
+        // A rate over an interval that is not exact.
+        used.get(1)
+            .and_then(|cpu| cpu.trim_end_matches('m').parse().ok())
+            .is_some_and(|cpu: u32| (240..=260).contains(&cpu))
+            && used.get(2) == Some(&"64Mi")
+    });
+    let node = admin(&["top", "node", "node-0", "--no-headers"]).unwrap();
+    assert!(node.starts_with("node-0"), "{node}");
+    let path =
+        "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/my-external-metric?labelSelector=foo%3Dbar";
+    let external = admin(&["get", "--raw", path]).unwrap();
+    assert!(external.contains("\"value\":\"42\""), "{external}");
+    assert!(
+        admin(&["get", "--raw", "/apis/custom.metrics.k8s.io/v1beta2"]).unwrap().contains("APIResourceList")
+    );
+}

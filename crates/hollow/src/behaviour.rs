@@ -7,6 +7,7 @@ use std::time::Duration;
 use keleustes_objects::ArcStr;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
+use crate::curve::Curve;
 use crate::duration;
 
 /// The annotations of hollow nodes. Durations are written as `1m30s`, `1.5s` or `200ms`.
@@ -45,18 +46,33 @@ pub mod annotations {
     pub const DETACH_ERROR: &str = "hollow.keleustes.io/detach-error";
     /// On a pod: what `kubectl logs` prints.
     pub const LOG: &str = "hollow.keleustes.io/log";
+    /// On a pod: the CPU that it uses, a quantity or a curve such as `0s=100m,2m=1,4m=100m` from its start.
+    pub const CPU: &str = "hollow.keleustes.io/cpu";
+    /// On a pod: the memory that it uses, a quantity or a curve.
+    pub const MEMORY: &str = "hollow.keleustes.io/memory";
+    /// On a workload: the CPU that its ready pods use together, a quantity or a curve from its creation.
+    pub const CPU_LOAD: &str = "hollow.keleustes.io/cpu-load";
+    /// On a workload: the memory that its ready pods use together, a quantity or a curve.
+    pub const MEMORY_LOAD: &str = "hollow.keleustes.io/memory-load";
+    /// On a ConfigMap: `true` makes each entry of its data an external metric of its namespace.
+    pub const EXTERNAL_METRICS: &str = "hollow.keleustes.io/external-metrics";
     /// On a node: `true` stops all its writes, as if its machine had lost power.
     pub const FAILED: &str = "hollow.keleustes.io/failed";
 }
 
 /// All annotations, by their names without the prefix.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 18] = [
+    "cpu",
+    "cpu-load",
     "crash-after",
     "crash-times",
     "exit-code",
+    "external-metrics",
     "failed",
     "init-run-for",
     "log",
+    "memory",
+    "memory-load",
     "never-start",
     "readiness-flips",
     "ready",
@@ -84,7 +100,8 @@ pub fn annotation_problems(annotations: &serde_json::Value) -> Vec<String> {
         let difference = |known: &str| {
             let known = letters(known);
             let begins = known.starts_with(&given) || given.starts_with(&known);
-            if begins { 0 } else { distance(&known, &given) }
+            // Half a name is a good guess, but one that differs in a letter is a better one.
+            if begins { known.len().abs_diff(given.len()).min(3) } else { distance(&known, &given) }
         };
         let closest = NAMES.iter().min_by_key(|known| (difference(known), known.len()));
         match closest.filter(|known| difference(known) <= 3) {
@@ -173,6 +190,11 @@ impl Behaviour {
             annotations::READY => boolean().map(|boolean| self.never_ready = !boolean).is_some(),
             annotations::FAILED => boolean().map(|boolean| self.failed = boolean).is_some(),
             annotations::LOG => true,
+            // Read by the metrics APIs, from the objects themselves.
+            annotations::CPU | annotations::MEMORY | annotations::CPU_LOAD | annotations::MEMORY_LOAD => {
+                Curve::parse(value).is_some_and(|curve| curve.lowest() >= 0)
+            }
+            annotations::EXTERNAL_METRICS => boolean().is_some(),
             _ => false,
         };
         if !is_valid {
@@ -263,12 +285,14 @@ mod tests {
             ("run_for", "run-for"),
             ("redy", "ready"),
             ("exit-cod", "exit-code"),
+            ("cpu-laod", "cpu-load"),
+            ("term", "termination-delay"),
         ] {
             let text = format!("{{\"hollow.keleustes.io/{given}\":\"1\"}}");
             let wanted = format!("did you mean hollow.keleustes.io/{meant}?");
             assert!(problems(&text)[0].ends_with(&wanted), "{given}: {:?}", problems(&text));
         }
-        assert!(problems(r#"{"hollow.keleustes.io/sink":"true"}"#)[0].contains("known ones: crash-after, "));
+        assert!(problems(r#"{"hollow.keleustes.io/sink":"true"}"#)[0].contains("known ones: cpu, "));
         assert!(
             problems(r#"{"hollow.keleustes.io/run-for":"soon"}"#)[0]
                 .contains("\"soon\" is not a valid value")

@@ -19,6 +19,7 @@
 
 mod behaviour;
 mod clock;
+mod curve;
 mod driver;
 mod duration;
 mod engine;
@@ -29,9 +30,11 @@ mod pod_events;
 mod projections;
 mod scheduler;
 mod storage;
+mod usage;
 
 pub use behaviour::{annotation_problems, annotations, container_log};
 pub use engine::HollowStats;
 pub use hollow::{Builder, Hollow, HollowHandle};
 pub use pod_events::record_pod_events;
 pub use storage::{DriverFault, DriverOperation, StorageDriver, StorageDriverHandle};
+pub use usage::{external_metric_problems, external_metrics, pod_usage};

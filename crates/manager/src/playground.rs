@@ -19,7 +19,8 @@ use anyhow::{Context as _, bail};
 use keleustes_apiserver::http::{Limits, Pki, RunningServer, serve};
 use keleustes_apiserver::state_dir::StateDir;
 use keleustes_apiserver::{
-    ApiServer, Builder, TokenSigner, User, entropy, private_files, service_account_key, state_dir,
+    ApiServer, Builder, MetricsSource, TokenSigner, User, entropy, private_files, service_account_key,
+    state_dir,
 };
 use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, DeleteOptions};
 use keleustes_hollow::{Hollow, record_pod_events};
@@ -295,7 +296,11 @@ type Keeping = tokio::task::JoinHandle<std::io::Result<()>>;
 fn server_builder() -> Builder {
     let builder = ApiServer::builder().entropy(entropy::operating_system());
     let builder = builder.rbac(true).service_accounts(true).event_ttl(EVENTS_LIVE).request_log_limit(1000);
-    builder.warn_about(problems).container_log(keleustes_hollow::container_log)
+    let metrics = MetricsSource {
+        pod_usage: keleustes_hollow::pod_usage,
+        external: keleustes_hollow::external_metrics,
+    };
+    builder.warn_about(problems).container_log(keleustes_hollow::container_log).metrics(metrics)
 }
 
 /// What is stored and has no effect here.
@@ -316,7 +321,8 @@ fn hollow_problems(object: &Value) -> Vec<String> {
         "/spec/jobTemplate/spec/template/metadata/annotations",
     ];
     let found = places.iter().filter_map(|place| object.pointer(place));
-    found.flat_map(keleustes_hollow::annotation_problems).collect()
+    let problems = found.flat_map(keleustes_hollow::annotation_problems);
+    problems.chain(keleustes_hollow::external_metric_problems(object)).collect()
 }
 
 async fn start_server(

@@ -42,6 +42,7 @@ mod resilience;
 mod resource_claims;
 mod roles;
 mod root_ca;
+mod scaling;
 mod selinux;
 mod service_cidrs;
 mod services;
@@ -105,13 +106,21 @@ pub struct Group {
     pub manager_args: &'static [&'static str],
     /// Whether kube-scheduler runs.
     pub has_scheduler: bool,
+    /// Whether pods run on simulated nodes, and the metrics APIs serve what they use.
+    pub has_metrics: bool,
     /// Whether kinds and controllers behind feature gates that are off by default exist.
     pub is_gated: bool,
 }
 
 /// The usual cluster.
-pub const USUAL: Group =
-    Group { scenarios: ALL, api_server_args: &[], manager_args: &[], has_scheduler: false, is_gated: false };
+pub const USUAL: Group = Group {
+    scenarios: ALL,
+    api_server_args: &[],
+    manager_args: &[],
+    has_scheduler: false,
+    has_metrics: false,
+    is_gated: false,
+};
 
 /// The feature gates of the scenarios in [`GATED`].
 const GATES: &str = "--feature-gates=GenericWorkload=true,WorkloadWithJob=true,DRAResourcePoolStatus=true";
@@ -120,6 +129,7 @@ const GATES: &str = "--feature-gates=GenericWorkload=true,WorkloadWithJob=true,D
 pub const GROUPS: &[Group] = &[
     USUAL,
     Group { scenarios: SCHEDULED, has_scheduler: true, ..USUAL },
+    Group { scenarios: MEASURED, has_scheduler: true, has_metrics: true, ..USUAL },
     Group {
         scenarios: GATED,
         api_server_args: &[
@@ -135,6 +145,13 @@ pub const GROUPS: &[Group] = &[
 /// Scenarios with a scheduler.
 const SCHEDULED: &[Scenario] = scenarios! {
     Anywhere device_scheduling::deployment_with_a_claim_template_uses_and_frees_a_device;
+};
+
+/// Scenarios with metrics.
+const MEASURED: &[Scenario] = scenarios! {
+    Anywhere scaling::deployment_follows_its_load_up_and_down;
+    Anywhere scaling::external_metric_scales_a_deployment;
+    Anywhere scaling::custom_resource_is_scaled;
 };
 
 /// Scenarios of features whose gates are off by default.

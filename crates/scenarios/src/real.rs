@@ -196,6 +196,9 @@ impl RealCluster {
         if group.has_scheduler {
             builder = builder.with_scheduler();
         }
+        if group.has_metrics {
+            builder = builder.with_kwok(2).with_metrics_server().with_metrics_adapter();
+        }
         if matches!(manager, Manager::Original) {
             builder = builder.with_program(Program::KubeControllerManager);
         }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_apiserver::{ApiServer, clock};
+use keleustes_apiserver::{ApiServer, MetricsSource, clock};
 use keleustes_client::{ClientOptions, Connection};
 use keleustes_controllers::{
     ControllersOptions, all_controllers, bootstrap_signer, root_ca_certificate_publisher,
     serviceaccount_token,
 };
+use keleustes_hollow::Hollow;
 use keleustes_runtime::clock::{Clocks, Random};
 use keleustes_runtime::handover::PredecessorState;
 use keleustes_runtime::leader::Leadership;
@@ -68,9 +69,20 @@ async fn every_scenario_holds_in_the_embedded_cluster() {
 /// Runs the scenarios of a group in a cluster of their own.
 async fn play(group: &Group) {
     let clock = clock::following_tokio(START.0.parse().expect("a time"));
-    let server = ApiServer::builder().seed(7).clock(clock).gated_kinds(group.is_gated).build();
+    let mut builder = ApiServer::builder().seed(7).clock(clock).gated_kinds(group.is_gated);
+    if group.has_metrics {
+        builder = builder.metrics(MetricsSource {
+            pod_usage: keleustes_hollow::pod_usage,
+            external: keleustes_hollow::external_metrics,
+        });
+    }
+    let server = builder.build();
     let _controllers = start_controllers(&server, group).await;
     let admin = kube::Client::new(server.clone(), "default");
+    let _nodes = group.has_metrics.then(|| {
+        let nodes = Hollow::builder(admin.clone()).nodes(2).scheduler(true).untaint(true);
+        nodes.wall_time(START.0.parse().expect("a time")).start()
+    });
     let cluster = TestCluster::new(admin, None, Duration::from_secs(60));
     // `SCENARIO` selects by a part of the name.
     let selected = std::env::var("SCENARIO").unwrap_or_default();

@@ -239,6 +239,10 @@ pub enum UserAction {
     RunCronJobNow(ObjectRef),
     /// Creates or changes the PodDisruptionBudget of this namespace and name; deletes it if no spec is given.
     SetBudget(String, String, Option<u8>),
+    /// Creates or changes the autoscaler of the Deployment of this namespace and name; deletes it if no spec is given.
+    SetAutoscaler(String, String, Option<u8>),
+    /// Sets the load of the Deployment of this namespace and name, as the number of replicas that it takes.
+    SetLoad(String, String, u8),
     /// Evicts the pod of a namespace that this number selects.
     EvictPod(String, usize),
     /// Changes the claim of this namespace and name, the volume named after both, or the pod that uses the claim.

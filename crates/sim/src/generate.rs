@@ -95,6 +95,9 @@ pub fn generate_schedule(seed: u64) -> Schedule {
     if schedule.storage {
         schedule.actions.extend(storage_actions(seed, nodes, with_faults, at));
     }
+    if seed % AUTOSCALERS_EVERY == 3 {
+        schedule.actions.extend(autoscaler_actions(seed, at));
+    }
     if with_faults && seed % FAILING_LISTS_EVERY == 1 {
         schedule.actions.extend(generator.failing_lists(at));
     }
@@ -227,6 +230,43 @@ fn certificate_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
         TimedAction { at_ms, action: Action::User(UserAction::ChangeCertificateRequest(name, change)) }
     };
     times.into_iter().enumerate().map(action).collect()
+}
+
+/// One storm of this many has autoscalers.
+const AUTOSCALERS_EVERY: u64 = 5;
+
+/// Actions about autoscalers, until this time, with random numbers of their own. Each begins with a Deployment and a load.
+fn autoscaler_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x6870_6173);
+    let until_ms = until_ms.max(FIRST_AT + 240_000);
+    let place = |rng: &mut fastrand::Rng| (NAMESPACES[0].to_owned(), NAMES[rng.usize(..2)].to_owned());
+    let mut actions = Vec::new();
+    for name in &NAMES[..2] {
+        let object = ObjectRef {
+            kind: Kind::Deployment,
+            namespace: NAMESPACES[0].to_owned(),
+            name: (*name).to_owned(),
+        };
+        let (replicas, template_version) = (rng.u32(1..4), rng.u32(..3));
+        let spec = ObjectSpec { replicas, template_version, pods: PodBehaviour::Healthy, alternative: false };
+        actions.push((FIRST_AT, UserAction::Create(object, spec)));
+    }
+    for _ in 0..rng.usize(6..20) {
+        let (namespace, name) = place(&mut rng);
+        let action = match rng.u8(..100) {
+            ..40 => {
+                let spec = Some(rng.u8(..4)).filter(|_| rng.u8(..6) > 0);
+                UserAction::SetAutoscaler(namespace, name, spec)
+            }
+            40..90 => UserAction::SetLoad(namespace, name, rng.u8(..10)),
+            _ => {
+                let object = ObjectRef { kind: Kind::Deployment, namespace, name };
+                UserAction::Scale(object, rng.u32(..10))
+            }
+        };
+        actions.push((rng.u64(FIRST_AT..until_ms), action));
+    }
+    actions.into_iter().map(|(at_ms, action)| TimedAction { at_ms, action: Action::User(action) }).collect()
 }
 
 /// One storm of this many has PodDisruptionBudgets and evictions.

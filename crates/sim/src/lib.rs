@@ -18,6 +18,7 @@
 //! | [`checks`] | the invariants |
 //! | [`user`] | performs user actions |
 //! | `user_interference` | user actions on objects that controllers create |
+//! | `user_autoscalers` | user actions on autoscalers and their load |
 //! | `user_devices` | user actions on pods with devices, their claims and taints |
 //! | `user_storage` | user actions on claims that a CSI driver provisions |
 //! | `user_volumes` | user actions on claims, volumes and the pods that use them |
@@ -49,6 +50,7 @@ pub mod signer;
 pub mod soak;
 pub mod storm;
 pub mod user;
+mod user_autoscalers;
 mod user_certificates;
 mod user_devices;
 mod user_interference;

@@ -420,6 +420,11 @@ impl Recorder {
         self.state.lock().checkers.iter_mut().for_each(|checker| checker.on_clock_jump());
     }
 
+    /// Reports to the checkers that a storm is not calm.
+    pub(crate) fn on_fault(&self) {
+        self.state.lock().checkers.iter_mut().for_each(|checker| checker.on_fault());
+    }
+
     /// What has not converged while these nodes send no heartbeats, by checker.
     #[must_use]
     pub fn not_converged_with_silent_nodes(

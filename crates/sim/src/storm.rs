@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use keleustes_apiserver::{ApiServer, User, clock};
+use keleustes_apiserver::{ApiServer, MetricsSource, User, clock};
 use keleustes_controllers::certificatesigningrequest_signing::{
     BuiltInSigner, CertificateSigningRequestSigningOptions,
 };
@@ -199,6 +199,10 @@ impl<'a> SimulatedCluster<'a> {
             .rbac(schedule.rbac)
             .request_log_limit(0)
             .keep_parsed(true)
+            .metrics(MetricsSource {
+                pod_usage: keleustes_hollow::pod_usage,
+                external: keleustes_hollow::external_metrics,
+            })
             .build();
         let initial_objects =
             [checks::bootstrap_tokens::initial_objects, checks::legacy_tokens::initial_objects];
@@ -240,6 +244,11 @@ impl<'a> SimulatedCluster<'a> {
 
     async fn perform(&self, action: &Action) {
         let process = |number: &usize| self.processes.get(*number);
+        if !matches!(action, Action::User(_))
+            || matches!(action, Action::User(UserAction::TamperWithLease(_)))
+        {
+            self.recorder.on_fault();
+        }
         match action {
             Action::User(action) => self.user.perform(action).await,
             Action::Fault(fault) => self.network.inject(fault.clone()),

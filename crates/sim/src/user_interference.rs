@@ -149,6 +149,10 @@ impl SimulatedUser {
     /// Actions on objects of the whole cluster: nodes, roles and the leader election lease.
     async fn interfere_with_cluster(&self, action: &UserAction) {
         match action {
+            UserAction::SetAutoscaler(namespace, name, spec) => {
+                self.set_autoscaler(namespace, name, *spec).await
+            }
+            UserAction::SetLoad(namespace, name, replicas) => self.set_load(namespace, name, *replicas).await,
             UserAction::SetNodeZone(number, zone) => {
                 let labels = json!({"topology.kubernetes.io/zone": format!("zone-{zone}")});
                 let change = json!({"metadata": {"labels": labels}});

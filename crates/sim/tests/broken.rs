@@ -7,8 +7,8 @@ use std::sync::Arc;
 use keleustes_controllers::{all_controllers, deployment};
 use keleustes_objects::{ErrorReason, Key, Namespace, Pod, ReplicaSet, RootCaConfigMap, TokenSecret};
 use keleustes_plan::{
-    Action as WriteAction, Context, Controller, Grant, Item, KindEntry, Loop, Outcome, PatchKind, Plan,
-    ReconcileError, Reconciler, Requeue, View, Write,
+    Action as WriteAction, AnyReconciler, Context, Controller, Grant, Item, KindEntry, Loop, Outcome,
+    PatchKind, Plan, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use keleustes_sim::actions::{
     Action, CustomEndpointsChange, DependentKind, Fault, FaultEffect, Kind, ListedKind, ObjectRef,
@@ -338,6 +338,61 @@ fn finished_job_that_outlives_its_ttl_is_caught() {
         (120_000, Action::Compact),
     ];
     expect_violation(&play_with(1, actions, idle_ttl), "has outlived its TTL");
+}
+
+/// The shipped controller, which runs no time that is due in the second or third minute.
+fn forgetful_cron_jobs() -> Controller {
+    struct Forgetful(Arc<dyn AnyReconciler>);
+    impl Reconciler for Forgetful {
+        async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+            let minute = cx.gather(|view| view.now()).wall.unix_seconds() / 60 % 60;
+            match minute {
+                2 | 3 => Ok(Requeue::After(std::time::Duration::from_secs(20))),
+                _ => self.0.reconcile_boxed(cx, item).await,
+            }
+        }
+    }
+    let mut controller = keleustes_controllers::cronjob::controller(&controller_options().cronjob);
+    for a_loop in &mut controller.loops {
+        a_loop.reconciler = Arc::new(Forgetful(a_loop.reconciler.clone()));
+    }
+    controller
+}
+
+#[test]
+fn cron_job_that_skips_a_time_is_caught() {
+    let actions = || {
+        let created = create(Kind::CronJob, "default", "oar");
+        vec![(3_000, created), (420_000, Action::User(UserAction::SetRolePart("idle".to_owned(), None)))]
+    };
+    expect_violation(&play_with(1, actions(), forgetful_cron_jobs), "has skipped minute 2");
+    let shipped = || keleustes_controllers::cronjob::controller(&controller_options().cronjob);
+    let report = play_with(1, actions(), shipped);
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+}
+
+fn autoscaled_deployment() -> Vec<(u64, Action)> {
+    let (namespace, name) = ("default".to_owned(), "oar".to_owned());
+    vec![
+        (3_000, create(Kind::Deployment, "default", "oar")),
+        (4_000, Action::User(UserAction::SetLoad(namespace.clone(), name.clone(), 6))),
+        (5_000, Action::User(UserAction::SetAutoscaler(namespace.clone(), name.clone(), Some(1)))),
+        (200_000, Action::User(UserAction::SetLoad(namespace, name, 3))),
+    ]
+}
+
+#[test]
+fn size_that_does_not_follow_the_load_is_caught() {
+    let idle = || Controller::new("horizontal-pod-autoscaler-controller");
+    let report = play_with(1, autoscaled_deployment(), idle);
+    expect_violation(&report, "has 2 replicas instead of 3");
+    let shipped = || {
+        keleustes_controllers::horizontal_pod_autoscaler::controller(
+            &controller_options().horizontal_pod_autoscaler,
+        )
+    };
+    let report = play_with(1, autoscaled_deployment(), shipped);
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
 }
 
 /// The endpoints controllers and the TTL controller, doing nothing.

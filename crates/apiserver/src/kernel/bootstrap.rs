@@ -10,6 +10,14 @@ const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Roles and bindings; the head of the file describes its syntax.
 const ROLES: &str = include_str!("../../data/roles.txt");
+/// What metrics-server brings along: who may view may also read metrics.
+const METRICS_ROLES: &str = "
+role system:aggregated-metrics-reader
+  label rbac.authorization.k8s.io/aggregate-to-view=true
+  label rbac.authorization.k8s.io/aggregate-to-edit=true
+  label rbac.authorization.k8s.io/aggregate-to-admin=true
+  may get,list,watch on metrics.k8s.io:nodes,pods
+";
 
 impl Kernel {
     /// Creates the objects that are missing.
@@ -31,6 +39,11 @@ impl Kernel {
                 self.ensure(object, now);
             }
             self.bootstrap_service(now);
+        }
+        if self.options.bootstrap && self.options.metrics.is_some() {
+            for object in rbac(METRICS_ROLES) {
+                self.ensure(object, now);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::clusterip::Range;
 use super::jwt::TokenSigner;
+use super::metrics::MetricsSource;
 use super::random::EntropySource;
 use super::users::{TokenVerifier, User};
 
@@ -34,6 +35,8 @@ pub struct KernelOptions {
     pub warn_about: Option<fn(&serde_json::Value) -> Vec<String>>,
     /// The log of a container of a pod; without it `pods/log` is not implemented.
     pub container_log: Option<fn(&serde_json::Value, &str) -> String>,
+    /// Where the metrics APIs take their values from; without it they are not served.
+    pub metrics: Option<MetricsSource>,
     /// The service CIDR.
     pub service_range: Range,
     /// Lowest and highest node port.
@@ -73,6 +76,7 @@ impl Default for KernelOptions {
             event_ttl: None,
             warn_about: None,
             container_log: None,
+            metrics: None,
             // The text is a constant that a test parses.
             service_range: Range::parse("10.96.0.0/16")
                 .unwrap_or_else(|| unreachable!("10.96.0.0/16 is a range")),

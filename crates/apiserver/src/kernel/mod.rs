@@ -10,7 +10,7 @@
 //! | `create`, `update`, `patch`, `strategic`, `apply`, `delete`, `list`, `watch`, `backlog` | the verbs |
 //! | `defaults`, `admission`, `limit_ranger`, `prepare`, `clusterip`, `nodeports` | what the server sets |
 //! | `validation`, `metadata`, `naming`, `schema`, `pod_security`, `quota`, `warnings` | errors and warnings |
-//! | `scale`, `eviction`, `binding`, `token`, `reviews` | subresources and virtual resources |
+//! | `scale`, `eviction`, `binding`, `token`, `reviews`, `logs`, `metrics` | subresources and virtual resources |
 //! | `users`, `jwt`, `rbac` | authentication and authorization |
 //! | `printing`, `discovery`, `openapi`, `status` | responses |
 //! | `store`, `stored_object`, `fields`, `journal` | objects, history, managedFields, persistence |
@@ -41,6 +41,7 @@ mod limit_ranger;
 mod list;
 mod logs;
 mod metadata;
+mod metrics;
 mod naming;
 mod nodeports;
 mod openapi;
@@ -87,6 +88,7 @@ pub use self::clusterip::Range;
 pub use self::journal::{JournalEntry, ObjectIdentity, ObjectText};
 pub use self::jwt::{TokenKey, TokenSigner};
 pub use self::kernel_options::KernelOptions;
+pub use self::metrics::{MetricsSource, UsageOfPod};
 pub use self::random::EntropySource;
 pub use self::request::Request;
 pub use self::status::{ApiResult, Status, StatusCause, StatusReason};
@@ -99,6 +101,7 @@ use self::random::Random;
 use self::request::{Call, Route, Target, Verb};
 use self::resources::{Registry, Resource, Strategy};
 use self::store::{Change, Event, Store};
+use self::table::metrics::{EXTERNAL_METRICS, RESOURCE_METRICS};
 use self::users::IssuedToken;
 use self::watch::Watch;
 
@@ -226,7 +229,7 @@ impl Kernel {
         }
         let (random, watch_random) = Random::of(&options);
         Kernel {
-            registry: Registry::new(options.gated_kinds),
+            registry: Registry::new(options.gated_kinds).with_metrics(options.metrics.is_some()),
             store,
             random,
             watch_random,
@@ -323,6 +326,11 @@ impl Kernel {
         let resource = call.target.resource;
         if matches!(resource.group, "authentication.k8s.io" | "authorization.k8s.io") {
             return self.review(call, now);
+        }
+        if let Some(source) = self.options.metrics
+            && matches!(resource.group, RESOURCE_METRICS | EXTERNAL_METRICS)
+        {
+            return self.metrics(call, source, now);
         }
         if resource.kind == "Binding" {
             return self.bind(call, now);

@@ -10,6 +10,7 @@ use super::body;
 use super::patch::check_media;
 use super::resources::{Registry, Resource};
 use super::status::{ApiResult, Status, StatusReason};
+use super::table::metrics::EXTERNAL_METRICS;
 use super::users::User;
 
 /// Maximum body size, as in kube-apiserver.
@@ -223,6 +224,7 @@ fn verb(target: &Target, request: &Request, query: &Query) -> ApiResult<Verb> {
     let scoped = target.namespace.is_some() == resource.namespaced;
     if let Some(only) = resource.only_verbs
         && !(only.contains(&"create") && *method == Method::POST && target.name.is_none() && scoped)
+        && !is_allowed_read(only, target, method, query)
     {
         return refused();
     }
@@ -245,6 +247,12 @@ fn verb(target: &Target, request: &Request, query: &Query) -> ApiResult<Verb> {
         }
         _ => refused(),
     }
+}
+
+/// Whether a read of a resource with few verbs is among them.
+fn is_allowed_read(only: &[&str], target: &Target, method: &Method, query: &Query) -> bool {
+    let verb = if target.name.is_some() { "get" } else { "list" };
+    *method == Method::GET && only.contains(&verb) && query.flag("watch") != Some(true)
 }
 
 /// Finds the route; `Ok(None)` is the plain "404 page not found" for paths outside all served groups.
@@ -286,6 +294,8 @@ fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Api
         _ => (None, rest),
     };
     let (plural, name, subresource) = match rest {
+        // The resource is the name of the metric.
+        [metric] if group == EXTERNAL_METRICS => ("externalmetrics", Some(*metric), None),
         [plural] => (*plural, None, None),
         [plural, name] => (*plural, Some(*name), None),
         [plural, name, subresource] => (*plural, Some(*name), Some(*subresource)),

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::status::qualified;
 use super::structural::Schema;
-use super::table::{builtin, gated};
+use super::table::{builtin, gated, metrics_kinds};
 use super::types::{self, Node, Struct};
 
 /// A field that list and watch requests may select on.
@@ -297,12 +297,19 @@ pub struct Registry {
     custom: BTreeMap<String, Vec<&'static Resource>>,
     /// Whether built-in kinds behind feature gates that are off by default are served.
     serves_gated: bool,
+    /// Whether the metrics APIs are served.
+    serves_metrics: bool,
 }
 
 impl Registry {
     /// The built-in resources, with or without those behind feature gates.
     pub(crate) fn new(serves_gated: bool) -> Registry {
-        Registry { custom: BTreeMap::new(), serves_gated }
+        Registry { serves_gated, ..Registry::default() }
+    }
+
+    /// The same with the metrics APIs.
+    pub(crate) fn with_metrics(self, serves_metrics: bool) -> Registry {
+        Registry { serves_metrics, ..self }
     }
 
     /// All resources, built-in ones first.
@@ -310,12 +317,13 @@ impl Registry {
         builtin()
             .filter(|resource| self.serves_gated || !resource.gated)
             .chain(gated().filter(|_| self.serves_gated))
+            .chain(metrics_kinds().filter(|_| self.serves_metrics))
             .chain(self.custom.values().flatten().copied())
     }
 
-    /// Whether there are custom resources, or built-in ones that are off by default.
+    /// Whether there are custom resources, or other ones that are off by default.
     pub(crate) fn has_more_than_usual(&self) -> bool {
-        self.serves_gated || !self.custom.is_empty()
+        self.serves_gated || self.serves_metrics || !self.custom.is_empty()
     }
 
     /// The resource at that path, if any.

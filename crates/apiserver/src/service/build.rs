@@ -11,7 +11,8 @@ use super::log::RequestLog;
 use super::{ApiServer, Shared, State};
 use crate::clock::{self, Clock};
 use crate::kernel::{
-    EntropySource, JournalEntry, Kernel, KernelOptions, Range, TokenSigner, TokenVerifier, User,
+    EntropySource, JournalEntry, Kernel, KernelOptions, MetricsSource, Range, TokenSigner, TokenVerifier,
+    User,
 };
 
 /// Options of a new server.
@@ -108,6 +109,13 @@ impl Builder {
     /// Serves `pods/log` with what this function returns for a pod and one of its containers.
     pub fn container_log(mut self, log: fn(&serde_json::Value, &str) -> String) -> Builder {
         self.options.container_log = Some(log);
+        self
+    }
+
+    /// Serves `metrics.k8s.io` and `external.metrics.k8s.io` with what the source computes from stored objects, as a cluster
+    /// with metrics-server and an adapter does.
+    pub fn metrics(mut self, source: MetricsSource) -> Builder {
+        self.options.metrics = Some(source);
         self
     }
 

@@ -17,6 +17,7 @@ use kube::Client;
 use super::profile::Profile;
 use super::proxy::CountingProxy;
 use super::report::{Measure, Measurement};
+use super::schedules::AUTOSCALERS_LOAD;
 use crate::meters::Meter;
 
 /// The API server writes its audit log a moment after the response.
@@ -67,7 +68,9 @@ struct Usage {
 impl BenchCluster {
     /// Starts everything, and waits until the manager is idle.
     pub(super) async fn start(options: BenchOptions, load: &'static str) -> anyhow::Result<Self> {
-        let plane = ControlPlane::builder().with_program(Program::KubeControllerManager).start()?;
+        let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
+        let builder = if load == AUTOSCALERS_LOAD { builder.with_metrics_adapter() } else { builder };
+        let plane = builder.start()?;
         let connection = Connection::open(Some(&plane.kubeconfig(User::Admin)), None, None)?;
         let client = ClientFactory::new(connection, ClientOptions::default()).root("bench");
         let proxy = CountingProxy::start(plane.api_server_port()).await?;

@@ -15,6 +15,7 @@ use super::objects::{
     CONFIG_MAPS, DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SECRETS, SERVICES, create_all, create_namespaces,
     delete_all, deployment, job, list, patch_all, service,
 };
+use super::schedules::{self, AUTOSCALERS_LOAD};
 use super::{controller_loads, growth, storage};
 use crate::requests::{NAMESPACES, define, items};
 
@@ -28,10 +29,10 @@ pub(super) struct Load {
 
 /// A load with the usual controllers.
 macro_rules! load {
-    ($name:literal, $play:path) => {
+    ($name:expr, $play:path) => {
         load!($name, $play, &[])
     };
-    ($name:literal, $play:path, $more_controllers:expr) => {
+    ($name:expr, $play:path, $more_controllers:expr) => {
         Load {
             name: $name,
             more_controllers: $more_controllers,
@@ -52,6 +53,8 @@ pub(super) const LOADS: &[Load] = &[
     load!("endpoints", controller_loads::endpoints),
     load!("quotas", controller_loads::quotas),
     load!("ranges", controller_loads::ranges, &["node-ipam-controller"]),
+    load!(AUTOSCALERS_LOAD, schedules::autoscalers),
+    load!("cronjobs", schedules::cron_jobs),
     load!("claims", storage::claims),
     load!("attachments", storage::attachments),
     load!("growth-pods", growth::pods),

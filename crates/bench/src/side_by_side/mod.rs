@@ -11,6 +11,7 @@ mod profile;
 mod projection;
 mod proxy;
 mod report;
+mod schedules;
 mod storage;
 
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! CronJobs: no scheduled time runs twice, and in the end the last time that is due has run. Finished Jobs with a TTL
 //! are deleted, and the controller for that deletes no others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use http::Method;
@@ -27,6 +27,12 @@ pub struct CronJobs {
     created: BTreeSet<(String, String)>,
     /// The time of the last write, since the start of the storm.
     now: Duration,
+    /// How often a CronJob of each namespace and name was created: a second one finds the Jobs of the first.
+    creations: BTreeMap<(String, String), u32>,
+    /// CronJobs that were suspended at some time, by namespace and name.
+    suspended: BTreeSet<(String, String)>,
+    /// Whether anything but users acted: then a time may pass without a leader, and only the last one that was missed runs.
+    is_disturbed: bool,
     /// Whether the clock of a manager has jumped. A clock that is behind makes timers late, and the original's search for
     /// missed times, which starts two intervals before now, finds none of a schedule that has ended by then.
     has_clock_jumped: bool,
@@ -40,6 +46,9 @@ impl Checker for CronJobs {
     fn on_write(&mut self, write: &ObservedWrite, _: &ApiServer) -> Result<(), String> {
         self.now = self.now.max(write.at);
         let request = &write.request;
+        if request.resource == "cronjobs" && !write.by_manager() && write.succeeded() {
+            self.on_user_write(write);
+        }
         if request.resource != "jobs" || !write.by_manager() || !write.succeeded() {
             return Ok(());
         }
@@ -63,10 +72,15 @@ impl Checker for CronJobs {
         self.has_clock_jumped = true;
     }
 
+    fn on_fault(&mut self) {
+        self.is_disturbed = true;
+    }
+
     fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         server.objects("jobs.batch").iter().try_for_each(|job| self.check_ttl(job))?;
         let cron_jobs = server.objects("cronjobs.batch");
-        cron_jobs.iter().try_for_each(|cron_job| self.check_last_time(cron_job, server))
+        cron_jobs.iter().try_for_each(|cron_job| self.check_last_time(cron_job, server))?;
+        cron_jobs.iter().try_for_each(|cron_job| self.check_every_time(cron_job))
     }
 }
 
@@ -89,6 +103,42 @@ impl CronJobs {
             && !is_terminating(job)
         {
             return Err(format!("{} has outlived its TTL", describe(job)));
+        }
+        Ok(())
+    }
+
+    fn on_user_write(&mut self, write: &ObservedWrite) {
+        let request = &write.request;
+        let name = if request.name.is_empty() { text(&write.body, "/metadata/name") } else { &request.name };
+        let key = (request.namespace.clone(), name.to_owned());
+        if request.method == Method::POST {
+            *self.creations.entry(key.clone()).or_default() += 1;
+        }
+        if write.body.pointer("/spec/suspend") == Some(&Value::Bool(true)) {
+            self.suspended.insert(key);
+        }
+    }
+
+    /// In a calm storm no time is skipped, unless the CronJob itself forbids it.
+    fn check_every_time(&self, cron_job: &Value) -> Result<(), String> {
+        let key = (namespace(cron_job).to_owned(), text(cron_job, "/metadata/name").to_owned());
+        let is_exempt = self.is_disturbed
+            || self.has_clock_jumped
+            || is_terminating(cron_job)
+            || text(cron_job, "/spec/concurrencyPolicy") == "Forbid"
+            || self.suspended.contains(&key)
+            || self.creations.get(&key) != Some(&1);
+        if is_exempt {
+            return Ok(());
+        }
+        let start = START_NANOSECONDS / 1_000_000_000;
+        let created = time(cron_job, "/metadata/creationTimestamp").unwrap_or(start);
+        let due = CRON_MINUTES.map(|minute| start + minute * 60);
+        for due in due.filter(|due| *due > created && *due + SLACK_SECONDS < self.now()) {
+            let scheduled = jiff::Timestamp::from_second(due).unwrap_or_default().to_string();
+            if !self.created.contains(&(uid(cron_job).to_owned(), scheduled)) {
+                return Err(format!("{} has skipped minute {}", describe(cron_job), (due - start) / 60));
+            }
         }
         Ok(())
     }

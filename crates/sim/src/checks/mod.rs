@@ -9,6 +9,7 @@ pub mod access;
 pub mod adoption;
 pub mod aggregated_roles;
 pub mod attachments;
+pub mod autoscaler;
 pub mod bootstrap_tokens;
 pub mod certificates;
 pub mod cronjob;
@@ -70,6 +71,9 @@ pub trait Checker: Send {
     /// The wall clock of a manager jumps.
     fn on_clock_jump(&mut self) {}
 
+    /// Something other than a user has acted: a network fault, a crash, a clock.
+    fn on_fault(&mut self) {}
+
     /// All faults have ended except that these nodes have sent no heartbeat for some time.
     ///
     /// # Errors
@@ -109,6 +113,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(daemonset::DaemonSets::default()),
         Box::new(job::Jobs::default()),
         Box::new(cronjob::CronJobs::default()),
+        Box::new(autoscaler::Autoscalers::default()),
         Box::new(endpointslice::EndpointSlices::default()),
         Box::new(endpoints::EndpointsAgree::default()),
         Box::new(quota::Quotas),

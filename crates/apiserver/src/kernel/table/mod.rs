@@ -3,6 +3,7 @@
 mod core;
 mod gated;
 mod groups;
+pub(crate) mod metrics;
 
 use super::resources::{NameRule, Resource, SelectableField, StatusField, Strategy, Subresource};
 
@@ -69,6 +70,11 @@ pub(crate) const SCALE: Subresource =
 /// All built-in kinds, in the order of discovery.
 pub(super) fn builtin() -> impl Iterator<Item = &'static Resource> {
     core::KINDS.iter().chain(groups::KINDS)
+}
+
+/// Kinds of the metrics APIs, for servers with a source of metrics.
+pub(super) fn metrics_kinds() -> impl Iterator<Item = &'static Resource> {
+    metrics::KINDS.iter()
 }
 
 /// Kinds that are served only on request.

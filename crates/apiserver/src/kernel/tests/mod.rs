@@ -11,6 +11,7 @@ mod kinds;
 mod kubectl;
 mod limits;
 mod lists;
+mod metrics;
 mod namespaces;
 mod patches;
 mod pod_security;

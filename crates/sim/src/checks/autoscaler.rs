@@ -1,0 +1,277 @@
+//! HorizontalPodAutoscalers: sizes stay within the bounds and the policies of every window, a constant load never makes a
+//! size go up and down, and in the end every size is that of its load.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::Method;
+use keleustes_apiserver::ApiServer;
+use serde_json::Value;
+
+use super::Checker;
+use super::objects::{describe, is_terminating, namespace, number};
+use crate::recorder::{ObservedWrite, text};
+use crate::user_autoscalers::{LOAD_PER_REPLICA, load_name};
+
+const CONTROLLER: &str = "horizontal-pod-autoscaler";
+
+/// How long a change may be unknown to a manager: watch events are delayed by up to 90 s.
+const KNOWN_WITHIN: Duration = Duration::from_secs(120);
+
+/// Follows the sizes of Deployments with an autoscaler.
+#[derive(Default)]
+pub struct Autoscalers {
+    /// By namespace and name, which a Deployment and its autoscaler have in common.
+    targets: BTreeMap<(String, String), Target>,
+}
+
+#[derive(Default)]
+struct Target {
+    /// Every spec that the autoscaler has had: a manager may act on an older one for a while.
+    specs: Vec<Value>,
+    /// When the load, the autoscaler or the size was last changed, except by the autoscaler.
+    disturbed_at: Duration,
+    /// The changes of the size by the autoscaler that its controller knows of.
+    changes: Vec<SizeChange>,
+}
+
+struct SizeChange {
+    sent_at: Duration,
+    /// Which process made it: another one has forgotten it.
+    process: (String, u32),
+    by: i64,
+}
+
+impl Checker for Autoscalers {
+    fn name(&self) -> &'static str {
+        "horizontal-pod-autoscaler-controller"
+    }
+
+    fn on_write(&mut self, write: &ObservedWrite, _: &ApiServer) -> Result<(), String> {
+        let request = &write.request;
+        if !write.succeeded() {
+            return Ok(());
+        }
+        if write.by_manager() && write.component == CONTROLLER {
+            let is_scale = request.subresource == "scale" && request.method == Method::PUT;
+            return if is_scale { self.on_rescale(write) } else { Ok(()) };
+        }
+        let (resource, field) = match request.resource.as_str() {
+            "horizontalpodautoscalers" => (request.resource.as_str(), "/spec"),
+            "deployments" => ("deployments", "/spec/replicas"),
+            "configmaps" => ("configmaps", "/data"),
+            _ => return Ok(()),
+        };
+        let part = |object: &Option<std::sync::Arc<Value>>| object.as_ref()?.pointer(field).cloned();
+        // A created object has no name in its path.
+        let after = if request.method == Method::POST {
+            write.body.pointer(field).cloned()
+        } else {
+            part(&write.after)
+        };
+        if part(&write.before) == after {
+            return Ok(());
+        }
+        let name = if request.name.is_empty() { text(&write.body, "/metadata/name") } else { &request.name };
+        let name = if resource == "configmaps" { name.strip_prefix("load-") } else { Some(name) };
+        let Some(name) = name else { return Ok(()) };
+        let target = self.targets.entry((request.namespace.clone(), name.to_owned())).or_default();
+        target.disturbed_at = write.at;
+        if resource == "horizontalpodautoscalers" {
+            target.specs.extend(after);
+        }
+        Ok(())
+    }
+
+    fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
+        let autoscalers = server.objects("horizontalpodautoscalers.autoscaling");
+        autoscalers.iter().try_for_each(|autoscaler| check_size(autoscaler, server))
+    }
+}
+
+impl Autoscalers {
+    fn on_rescale(&mut self, write: &ObservedWrite) -> Result<(), String> {
+        let request = &write.request;
+        let target = self.targets.entry((request.namespace.clone(), request.name.clone())).or_default();
+        let from = write.before.as_deref().map_or(0, |before| number(before, "/spec/replicas"));
+        let to = number(&write.body, "/spec/replicas");
+        let change = SizeChange {
+            sent_at: write.send_context.at,
+            process: (write.party.to_string(), write.process_instance),
+            by: to - from,
+        };
+        let target_name = format!("Deployment {}/{}", request.namespace, request.name);
+        let mut refused = format!("{target_name} has no autoscaler");
+        let is_permitted = target.specs.iter().any(|spec| match target.check_spec(spec, from, to, &change) {
+            Ok(()) => true,
+            Err(why) => {
+                refused = format!("{target_name} is scaled from {from} to {to}, {why}");
+                false
+            }
+        });
+        if !is_permitted {
+            return Err(refused);
+        }
+        target.check_direction(&change).map_err(|why| format!("{target_name} {why}"))?;
+        // The controller does not know of a change whose response was lost, and counts corrections of the size as others.
+        if !write.response_lost {
+            target.changes.push(change);
+        }
+        Ok(())
+    }
+}
+
+impl Target {
+    /// Whether a spec permits a new size.
+    fn check_spec(&self, spec: &Value, from: i64, to: i64, change: &SizeChange) -> Result<(), String> {
+        let (min, max) = bounds(spec);
+        if !(min..=max).contains(&to) {
+            return Err(format!("beyond the bounds {min} to {max}"));
+        }
+        // A size beyond the bounds is corrected at once.
+        if !(min..=max).contains(&from) {
+            return Ok(());
+        }
+        let direction = if change.by > 0 { "scaleUp" } else { "scaleDown" };
+        let policies = spec.pointer(&format!("/behavior/{direction}/policies")).and_then(Value::as_array);
+        for policy in policies.into_iter().flatten().filter(|policy| policy["type"] == "Pods") {
+            let period = u64::try_from(number(policy, "/periodSeconds")).unwrap_or_default();
+            let allowed = number(policy, "/value");
+            let since = change.sent_at.saturating_sub(Duration::from_secs(period));
+            let of_window =
+                self.changes.iter().filter(|one| one.process == change.process && one.sent_at > since);
+            let sum = (of_window.map(|one| one.by).sum::<i64>() + change.by) * change.by.signum();
+            if sum > allowed {
+                return Err(format!("by {sum} within {period} s, where {allowed} are allowed"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Without a reason, a size that went up does not go down, or the other way round.
+    fn check_direction(&self, change: &SizeChange) -> Result<(), String> {
+        let Some(last) = self.changes.last() else { return Ok(()) };
+        let turns = last.by.signum() * change.by.signum() < 0;
+        if turns && self.disturbed_at + KNOWN_WITHIN < last.sent_at {
+            return Err(format!("flaps under a constant load: by {}, then by {}", last.by, change.by));
+        }
+        Ok(())
+    }
+}
+
+fn bounds(spec: &Value) -> (i64, i64) {
+    let min = spec.get("minReplicas").and_then(Value::as_i64).unwrap_or(1);
+    (min, number(spec, "/maxReplicas"))
+}
+
+fn check_size(autoscaler: &Value, server: &ApiServer) -> Result<(), String> {
+    let (namespace, name) = (namespace(autoscaler), text(autoscaler, "/metadata/name"));
+    let deployment = server.object("deployments.apps", namespace, name);
+    let load = server.object("configmaps", namespace, &load_name(name));
+    let (Some(deployment), Some(load)) = (deployment, load) else { return Ok(()) };
+    let replicas = number(&deployment, "/spec/replicas");
+    // Zero replicas disable an autoscaler.
+    if replicas == 0 || is_terminating(&deployment) || is_terminating(autoscaler) {
+        return Ok(());
+    }
+    let (min, max) = bounds(&autoscaler["spec"]);
+    let load: i64 = text(&load, "/data/load").parse().unwrap_or_default();
+    let wanted = (load / i64::from(LOAD_PER_REPLICA)).clamp(min, max);
+    if replicas != wanted {
+        return Err(format!("{} has {replicas} replicas instead of {wanted}", describe(&deployment)));
+    }
+    let desired = number(autoscaler, "/status/desiredReplicas");
+    if desired != wanted {
+        return Err(format!(
+            "{} has status.desiredReplicas {desired} instead of {wanted}",
+            describe(autoscaler)
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::recorder::{RequestInfo, SendContext};
+    use crate::user_autoscalers::autoscaler;
+
+    fn observed(at_seconds: u64, party: &str, method: Method, path: &str, body: Value) -> ObservedWrite {
+        let at = Duration::from_secs(at_seconds);
+        ObservedWrite {
+            at,
+            party: Arc::from(party),
+            process_instance: 0,
+            component: CONTROLLER.to_owned(),
+            request: RequestInfo::parse(&method, &path.parse().unwrap()),
+            body,
+            response_lost: false,
+            send_context: SendContext { at, ..SendContext::default() },
+            code: 200,
+            before: None,
+            after: None,
+        }
+    }
+
+    /// A checker that has observed the creation of an autoscaler with this spec.
+    fn checker(spec: u8) -> (Autoscalers, ApiServer) {
+        let (mut checker, server) = (Autoscalers::default(), ApiServer::default());
+        let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+        let created = observed(1, "user", Method::POST, path, autoscaler("oar", spec));
+        checker.on_write(&created, &server).unwrap();
+        (checker, server)
+    }
+
+    fn rescale(
+        (checker, server): &mut (Autoscalers, ApiServer),
+        at: u64,
+        from: i64,
+        to: i64,
+    ) -> Result<(), String> {
+        let path = "/apis/apps/v1/namespaces/default/deployments/oar/scale";
+        let mut write = observed(at, "manager-0", Method::PUT, path, json!({"spec": {"replicas": to}}));
+        write.before = Some(Arc::new(json!({"spec": {"replicas": from}})));
+        checker.on_write(&write, server)
+    }
+
+    #[test]
+    fn size_beyond_the_bounds_is_noticed() {
+        let mut checked = checker(0);
+        rescale(&mut checked, 10, 1, 4).unwrap();
+        let why = rescale(&mut checked, 20, 4, 5).unwrap_err();
+        assert!(why.contains("from 4 to 5, beyond the bounds 1 to 4"), "{why}");
+        let mut unknown = (Autoscalers::default(), ApiServer::default());
+        assert!(rescale(&mut unknown, 1, 1, 2).unwrap_err().contains("has no autoscaler"));
+    }
+
+    #[test]
+    fn change_beyond_the_policies_of_a_window_is_noticed() {
+        let mut checked = checker(1);
+        rescale(&mut checked, 10, 1, 2).unwrap();
+        rescale(&mut checked, 40, 2, 3).unwrap();
+        let why = rescale(&mut checked, 60, 3, 4).unwrap_err();
+        assert!(why.contains("by 2 within 30 s, where 1 are allowed"), "{why}");
+        rescale(&mut checked, 70, 3, 4).unwrap();
+        assert!(rescale(&mut checked, 110, 4, 2).is_err());
+        rescale(&mut checked, 110, 9, 8).unwrap();
+    }
+
+    #[test]
+    fn flapping_is_noticed_under_a_constant_load_only() {
+        let mut checked = checker(0);
+        rescale(&mut checked, 100, 1, 3).unwrap();
+        rescale(&mut checked, 110, 3, 2).unwrap();
+        rescale(&mut checked, 150, 2, 4).unwrap();
+        let why = rescale(&mut checked, 165, 4, 3).unwrap_err();
+        assert!(why.contains("flaps under a constant load: by 2, then by -1"), "{why}");
+        let path = "/api/v1/namespaces/default/configmaps/load-oar";
+        let mut change = observed(166, "user", Method::PATCH, path, Value::Null);
+        change.after = Some(Arc::new(json!({"data": {"load": "30"}})));
+        checked.0.on_write(&change, &checked.1).unwrap();
+        rescale(&mut checked, 170, 4, 3).unwrap();
+    }
+}
