@@ -90,6 +90,7 @@ mod tests {
         "2026-01-02T03:04:05Z".parse().unwrap()
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "`json!` makes values")]
     fn object(annotations: Value) -> Value {
         json!({"kind": "ConfigMap", "metadata": {"annotations": annotations, "creationTimestamp": "2026-01-02T03:03:05Z"},
             "status": {"startTime": "2026-01-02T03:03:35Z"}})

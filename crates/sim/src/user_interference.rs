@@ -150,7 +150,7 @@ impl SimulatedUser {
     async fn interfere_with_cluster(&self, action: &UserAction) {
         match action {
             UserAction::SetAutoscaler(namespace, name, spec) => {
-                self.set_autoscaler(namespace, name, *spec).await
+                self.set_autoscaler(namespace, name, *spec).await;
             }
             UserAction::SetLoad(namespace, name, replicas) => self.set_load(namespace, name, *replicas).await,
             UserAction::SetNodeZone(number, zone) => {

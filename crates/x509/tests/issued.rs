@@ -32,7 +32,8 @@ fn request() -> RequestBuilder {
 
 /// The top-level elements of the signed part.
 fn issue_from(authority: &Certificate, request: &RequestBuilder, usages: &[&str]) -> Vec<(u8, Vec<u8>)> {
-    let request = CertificateRequest::from_pem(request.to_pem_unsigned().as_bytes()).unwrap();
+    let request =
+        CertificateRequest::from_pem(request.to_pem_unsigned().as_bytes()).expect("a valid request");
     let issued = IssuedCertificate {
         authority,
         serial: [5; 16],
@@ -40,10 +41,10 @@ fn issue_from(authority: &Certificate, request: &RequestBuilder, usages: &[&str]
         subject: &request.subject,
         alt_names: &request.alt_names,
         public_key: &request.public_key,
-        usages: KeyUsages::from_names(usages.iter().copied()).unwrap(),
+        usages: KeyUsages::from_names(usages.iter().copied()).expect("known usages"),
     };
-    let der = issued.to_be_signed(SigningAlgorithm::Ed25519).unwrap();
-    elements(Reader::new(&der).expect(SEQUENCE).unwrap())
+    let der = issued.to_be_signed(SigningAlgorithm::Ed25519).expect("it can be encoded");
+    elements(Reader::new(&der).expect(SEQUENCE).expect("a certificate"))
 }
 
 fn issue(request: &RequestBuilder) -> Vec<(u8, Vec<u8>)> {
@@ -55,7 +56,7 @@ fn elements(der: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut reader = Reader::new(der);
     let mut found = Vec::new();
     while !reader.is_empty() {
-        let element = reader.element().unwrap();
+        let element = reader.element().expect("an element");
         found.push((element.tag, element.content.to_vec()));
     }
     found
@@ -66,7 +67,7 @@ fn subject(request: &RequestBuilder) -> Vec<Vec<(u8, u8, String)>> {
     let attribute = |(_, content): &(u8, Vec<u8>)| {
         let parts = elements(content);
         let [0x55, 4, number] = parts[0].1[..] else { panic!("not of X.520: {parts:?}") };
-        (number, parts[1].0, String::from_utf8(parts[1].1.clone()).unwrap())
+        (number, parts[1].0, String::from_utf8(parts[1].1.clone()).expect("UTF-8"))
     };
     let rdns = elements(&issue(request)[5].1);
     rdns.iter().map(|(_, set)| elements(set).iter().map(attribute).collect()).collect()
@@ -78,7 +79,7 @@ fn extensions(parts: &[(u8, Vec<u8>)]) -> Vec<(u8, bool, Vec<u8>)> {
     let extension = |(_, content): &(u8, Vec<u8>)| {
         let parts = elements(content);
         let [0x55, 0x1d, number] = parts[0].1[..] else { panic!("another identifier: {parts:?}") };
-        let (tag, value) = parts.last().unwrap().clone();
+        let (tag, value) = parts.last().expect("a part").clone();
         assert_eq!(tag, OCTET_STRING);
         (number, parts.len() == 3 && parts[1].1 == [0xff], value)
     };

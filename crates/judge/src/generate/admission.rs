@@ -63,7 +63,7 @@ impl<'a> SequenceBuilder<'a> {
     /// Creates a LimitRange, a ResourceQuota, or neither.
     pub(super) fn prepare_limits(&mut self, table: &'a AdmissionTable) {
         let is_limited = |kind: &&Kind| matches!(kind.kind.as_str(), "Pod" | "PersistentVolumeClaim");
-        if self.chosen.iter().any(|kind| is_limited(kind)) && self.percent_chance(35) {
+        if self.chosen.iter().any(is_limited) && self.percent_chance(35) {
             let limits = &table.limit_ranges[self.rng.usize(..table.limit_ranges.len())];
             let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "limits"}, "spec": {"limits": limits}});
             self.push("create", "limitranges", create_request("/api/v1/namespaces/{ns}/limitranges", range));

@@ -12,6 +12,7 @@ use crate::test_cluster::{START_NANOSECONDS, TestCluster, wait};
 const HOUR: Duration = Duration::from_secs(3600);
 const SCHEDULED_AT: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
+#[expect(clippy::needless_pass_by_value, reason = "`json!` makes values")]
 fn cron_job(name: &str, fields: Value) -> Value {
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
     let mut spec = json!({"timeZone": "Etc/UTC", "jobTemplate": {"spec": {"template": template}}});

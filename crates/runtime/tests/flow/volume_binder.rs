@@ -11,6 +11,7 @@ use crate::test_cluster::{TestCluster, wait};
 
 const MINUTES: Duration = Duration::from_secs(600);
 
+#[expect(clippy::needless_pass_by_value, reason = "`json!` makes values")]
 fn volume(name: &str, claim_ref: Value, phase: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {
         "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "",

@@ -200,6 +200,7 @@ mod tests {
     use crate::recorder::{RequestInfo, SendContext};
     use crate::user_autoscalers::autoscaler;
 
+    #[expect(clippy::needless_pass_by_value, reason = "`json!` makes values")]
     fn observed(at_seconds: u64, party: &str, method: Method, path: &str, body: Value) -> ObservedWrite {
         let at = Duration::from_secs(at_seconds);
         ObservedWrite {
