@@ -77,33 +77,41 @@ pub fn generate_schedule(seed: u64) -> Schedule {
         at += generator.rng.u64(..5_000);
         schedule.actions.push(TimedAction { at_ms: at, action: Action::User(generator.action_about(theme)) });
     }
-    if seed % BATCH_EVERY == 1 {
-        schedule.actions.extend(batch_actions(seed, at));
-    }
-    if seed % VOLUMES_EVERY == 2 {
-        schedule.actions.extend(volume_actions(seed, at));
-    }
-    if seed % BUDGETS_EVERY == 2 {
-        schedule.actions.extend(budget_actions(seed, at));
-    }
-    if seed % DEVICES_EVERY == 3 {
-        schedule.actions.extend(device_actions(seed, at));
-    }
-    if seed % CERTIFICATES_EVERY == 1 {
-        schedule.actions.extend(certificate_actions(seed, at));
-    }
-    if schedule.storage {
-        schedule.actions.extend(storage_actions(seed, nodes, with_faults, at));
-    }
-    if seed % AUTOSCALERS_EVERY == 3 {
-        schedule.actions.extend(autoscaler_actions(seed, at));
-    }
+    schedule.actions.extend(actions_about_some_kinds(&schedule, with_faults, at));
     if with_faults && seed % FAILING_LISTS_EVERY == 1 {
         schedule.actions.extend(generator.failing_lists(at));
     }
     // Actions with a delay overlap with later ones.
     schedule.actions.sort_by_key(|timed| timed.at_ms);
     schedule
+}
+
+/// Actions about kinds that only some storms have, until this time. Each has random numbers of its own, so that a new kind
+/// changes no other action of a seed.
+fn actions_about_some_kinds(schedule: &Schedule, with_faults: bool, at: u64) -> Vec<TimedAction> {
+    let (seed, mut actions) = (schedule.seed, Vec::new());
+    if seed % BATCH_EVERY == 1 {
+        actions.extend(batch_actions(seed, at));
+    }
+    if seed % VOLUMES_EVERY == 2 {
+        actions.extend(volume_actions(seed, at));
+    }
+    if seed % BUDGETS_EVERY == 2 {
+        actions.extend(budget_actions(seed, at));
+    }
+    if seed % DEVICES_EVERY == 3 {
+        actions.extend(device_actions(seed, at));
+    }
+    if seed % CERTIFICATES_EVERY == 1 {
+        actions.extend(certificate_actions(seed, at));
+    }
+    if schedule.storage {
+        actions.extend(storage_actions(seed, schedule.nodes, with_faults, at));
+    }
+    if seed % AUTOSCALERS_EVERY == 3 {
+        actions.extend(autoscaler_actions(seed, at));
+    }
+    actions
 }
 
 /// One storm of this many has claims, volumes and pods that use them.

@@ -254,7 +254,7 @@ fn volume_that_is_detached_before_its_node_knows_is_caught() {
     expect_violation(&play_with(&pods_on_two_nodes(), detacher), "which still reports it as attached");
 }
 
-/// Tells the node that nothing is attached, and detaches every volume that it uses.
+/// Removes all volumes from the status of the node, and detaches every volume that it uses.
 fn polite_detacher() -> Controller {
     let decide = |view: &View<'_>, attachment: &Arc<VolumeAttachment>| {
         let node = view.get::<Node>(&Key::cluster(attachment.node_name.as_str()));

@@ -35,6 +35,11 @@ pub(crate) struct Write<'a> {
 }
 
 impl Write<'_> {
+    /// What the admission of signers needs to know.
+    pub(crate) fn by_signer(&self) -> SignerWrite<'_> {
+        SignerWrite { target: self.target, user: self.user, now: self.now }
+    }
+
     /// The writer's entry in `managedFields`, without fields.
     pub(crate) fn manager(&self, operation: Operation) -> ManagedFieldsEntry {
         let scales = self.target.subresource.as_deref() == Some("scale");
@@ -75,7 +80,7 @@ impl Kernel {
     }
 
     /// Stores a new object.
-    pub(crate) fn insert(&mut self, write: Write<'_>, mut object: Value) -> ApiResult<SharedObject> {
+    pub(crate) fn insert(&mut self, mut write: Write<'_>, mut object: Value) -> ApiResult<SharedObject> {
         let target = write.target;
         let resource = target.resource.stored();
         self.admit_namespace(target, meta_str(&object, "name"))?;
@@ -83,7 +88,7 @@ impl Kernel {
         let unlabelled = resource.strategy == Strategy::Job && labels.is_none_or(serde_json::Map::is_empty);
         defaults::fill(resource, &mut object);
         let by = write.manager(Operation::Update);
-        match write.applied {
+        match write.applied.take() {
             Some(managers) => set_managed_fields(&mut object, managers),
             None => own_all_fields(target, &mut object, &by),
         }
@@ -109,7 +114,7 @@ impl Kernel {
         self.warnings.extend(warnings::for_object(resource, None, &object));
         self.warnings.extend(self.options.warn_about.into_iter().flat_map(|problems| problems(&object)));
         self.validate_admission(resource, &object)?;
-        self.check_signer_of_create(&SignerWrite { target, user: write.user, now: write.now }, &object)?;
+        self.check_signer_of_create(&write.by_signer(), &object)?;
         // Last, and before storage finds out whether the name is taken: what is charged too much, the controller corrects.
         self.charge_quotas(&Charge {
             resource,

@@ -13,7 +13,6 @@ use super::options::WriteOptions;
 use super::quota::Charge;
 use super::request::{Call, Target};
 use super::resources::{Resource, Strategy};
-use super::signers::SignerWrite;
 use super::status::{ApiResult, FieldError, Status, StatusReason};
 use super::store::SharedObject;
 use super::{Document, Kernel, body, conversion, defaults, prepare, warnings};
@@ -77,7 +76,7 @@ impl Kernel {
     /// Replaces `live` with `new`, as far as the endpoint may change it.
     pub(crate) fn replace(
         &mut self,
-        write: Write<'_>,
+        mut write: Write<'_>,
         live: &SharedObject,
         mut new: Value,
     ) -> ApiResult<SharedObject> {
@@ -89,7 +88,7 @@ impl Kernel {
         let mut new = body::conform(resource, new)?.object;
         let operation = if write.applied.is_some() { Operation::Apply } else { Operation::Update };
         let by = write.manager(operation);
-        match write.applied {
+        match write.applied.take() {
             Some(managers) => set_managed_fields(&mut new, managers),
             None => {
                 let reset_fields = prepare::reset_fields(resource, subresource);
@@ -113,10 +112,10 @@ impl Kernel {
             set_meta(&mut new, "generation", Some(json!(generation + 1)));
         }
         let mut new = finish(new)?;
-        if resource.strategy == Strategy::Pod && subresource.is_none() {
-            add_default_tolerations(&mut new["spec"]);
-        }
         if subresource.is_none() {
+            if resource.strategy == Strategy::Pod {
+                add_default_tolerations(&mut new["spec"]);
+            }
             self.allocate(resource, Some(live), &mut new, dry_run)?;
         }
         validate(target, Some(live), &new)?;
@@ -124,8 +123,7 @@ impl Kernel {
             self.warnings.extend(warnings::for_object(resource, Some(live), &new));
             self.warnings.extend(self.options.warn_about.into_iter().flat_map(|problems| problems(&new)));
         }
-        let write_of = SignerWrite { target, user: write.user, now: write.now };
-        self.validate_admission_of_update(&write_of, live, &new)?;
+        self.validate_admission_of_update(&write.by_signer(), live, &new)?;
         self.charge_quotas(&Charge::of_update(target, [live, &new], dry_run, write.now))?;
         keep_timestamps(live, &mut new);
         if !dry_run && !removed {

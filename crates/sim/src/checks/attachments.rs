@@ -154,7 +154,7 @@ impl Attachments {
             return Err(format!("{volume} is detached from {node_name}, which still reports it as attached"));
         }
         let key = (node_name.to_owned(), volume);
-        // A node that reports the volume only after it was told that it is not attached has not mounted it.
+        // A node that reports the volume only after its status said that it is not attached has not mounted it.
         let is_mounted = self
             .in_use_since
             .get(&key)
