@@ -62,6 +62,10 @@ fn expect_violation(report: &Report, words: &str) {
 
 /// Deletes pods whose owner is not in its cache, although the cache may be behind.
 fn collector_trusting_its_cache() -> Controller {
+    collector_reading_owners(|a_loop| a_loop.reads_unwatched::<ReplicaSet>("broken on purpose"))
+}
+
+fn collector_reading_owners(declare: fn(Loop) -> Loop) -> Controller {
     let decide = |view: &View<'_>, item: &Item| {
         let Some(pod) = view.get::<Pod>(item) else { return Plan::none() };
         let owner = pod.meta.controller_ref().filter(|owner| *owner.kind == *"ReplicaSet");
@@ -74,11 +78,10 @@ fn collector_trusting_its_cache() -> Controller {
     Controller::new(COLLECTOR)
         .service_account("generic-garbage-collector")
         .may_write(&[Grant { group: "*", resource: "*", verbs: &["delete"] }])
-        .with_loop(
+        .with_loop(declare(
             Loop::deciding("trusting", decide)
-                .enqueue_on::<Pod>(|change, _, queue| queue.add(&change.latest().meta.key))
-                .reads::<ReplicaSet>(),
-        )
+                .enqueue_on::<Pod>(|change, _, queue| queue.add(&change.latest().meta.key)),
+        ))
 }
 
 /// Stale state: the new leader has observed the pods but not yet their owner. Managers that use the
@@ -107,7 +110,7 @@ fn collector_trusting_a_stale_cache_is_caught() {
 #[test]
 fn reconcile_that_reads_a_kind_without_a_watch_is_caught() {
     let actions = vec![(3_000, create(Kind::ReplicaSet, "default", "oar"))];
-    let report = play_with(1, actions, collector_trusting_its_cache);
+    let report = play_with(1, actions, || collector_reading_owners(Loop::reads::<ReplicaSet>));
     expect_violation(&report, "trusting reads replicasets.apps, which none of its watches covers");
 }
 
@@ -240,7 +243,10 @@ fn fill(key: Key, metadata: &Value) -> Write {
 }
 
 fn two_step_publisher() -> Controller {
-    publisher(Loop::reconciling("two-steps", TwoStepPublisher).reads::<RootCaConfigMap>())
+    publisher(
+        Loop::reconciling("two-steps", TwoStepPublisher)
+            .reads_unwatched::<RootCaConfigMap>("broken on purpose"),
+    )
 }
 
 /// A crash between two writes.
@@ -271,7 +277,7 @@ fn replica_sets_by_uid(decide: fn(&View<'_>, &Pod, &ReplicaSet) -> Write) -> Con
         .with_loop(
             Loop::deciding("by-uid", decide)
                 .enqueue_on::<Pod>(|change, _, queue| queue.add(&change.latest().meta.key))
-                .reads::<ReplicaSet>(),
+                .reads_unwatched::<ReplicaSet>("broken on purpose"),
         )
 }
 

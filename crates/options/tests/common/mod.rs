@@ -13,6 +13,7 @@ use keleustes_options::{
 /// The controllers that the tests name; the full list is in the controllers crate.
 pub(crate) const CONTROLLERS: &[Controller<'static>] = &[
     controller("serviceaccount-token-controller", "serviceaccount-token", true),
+    controller("certificatesigningrequest-signing-controller", "csrsigning", true),
     controller("endpoints-controller", "endpoint", true),
     controller("pod-garbage-collector-controller", "podgc", true),
     controller("daemonset-controller", "daemonset", true),

@@ -14,7 +14,7 @@ const MINUTES: Duration = Duration::from_secs(600);
 #[expect(clippy::needless_pass_by_value, reason = "`json!` makes values")]
 fn volume(name: &str, claim_ref: Value, phase: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {
-        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "",
+        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "", "volumeMode": "Filesystem",
         "persistentVolumeReclaimPolicy": "Retain", "claimRef": claim_ref,
         "csi": {"driver": "d.io", "volumeHandle": name}}, "status": {"phase": phase}})
 }
@@ -23,7 +23,7 @@ fn volume(name: &str, claim_ref: Value, phase: &str) -> Value {
 fn populate(cluster: &TestCluster) {
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"name": "data", "namespace": "default"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "",
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeMode": "Filesystem",
                  "resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": "Pending"}});
     let gone = json!({"namespace": "default", "name": "gone", "uid": "u-gone"});
     for object in [claim, volume("free", Value::Null, "Available"), volume("left", gone, "Bound")] {

@@ -62,3 +62,50 @@ impl Checker for Migrations {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use http::Method;
+    use serde_json::json;
+
+    use super::*;
+    use crate::recorder::{RequestInfo, SendContext};
+
+    fn migration(condition: &str) -> Value {
+        json!({"kind": "StorageVersionMigration", "metadata": {"name": "m", "uid": "u"},
+            "status": {"conditions": [{"type": condition, "status": "True"}]}})
+    }
+
+    fn write(before: &str, after: &str) -> ObservedWrite {
+        let path = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations/m/status";
+        ObservedWrite {
+            at: Duration::ZERO,
+            party: "manager-0".into(),
+            process_instance: 1,
+            component: NAME.to_owned(),
+            request: RequestInfo::parse(&Method::PUT, &path.parse().unwrap()),
+            body: Value::Null,
+            response_lost: false,
+            send_context: SendContext::default(),
+            code: 200,
+            before: Some(Arc::new(migration(before))),
+            after: Some(Arc::new(migration(after))),
+        }
+    }
+
+    /// The API server refuses it, so no storm can show it.
+    #[test]
+    fn migration_that_runs_or_ends_again_is_caught() {
+        let server = ApiServer::builder().build();
+        let mut checker = Migrations::default();
+        assert_eq!(checker.on_write(&write("Running", "Succeeded"), &server), Ok(()));
+        assert_eq!(checker.on_write(&write("Succeeded", "Succeeded"), &server), Ok(()));
+        let error = checker.on_write(&write("Succeeded", "Running"), &server).unwrap_err();
+        assert_eq!(error, "StorageVersionMigration /m runs again");
+        let error = checker.on_write(&write("Running", "Succeeded"), &server).unwrap_err();
+        assert_eq!(error, "StorageVersionMigration /m ends a second time");
+    }
+}

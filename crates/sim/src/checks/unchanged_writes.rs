@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use http::Method;
 use keleustes_apiserver::ApiServer;
 
 use super::Checker;
@@ -47,8 +48,10 @@ impl Checker for UnchangedWrites {
             return Ok(());
         }
         let is_repeated = self.last_writers.get(uid(object)).is_some_and(|last| *last == Some(writer));
-        // The original writes the status of a budget that it cannot calculate at each attempt.
-        if is_repeated && is_checked && !super::disruption::is_failed(object) {
+        // The original writes the status of a budget that it cannot calculate at each attempt, and deletes a pod that
+        // terminates again when the taints of its node change.
+        let repeats_original = super::disruption::is_failed(object) || write.request.method == Method::DELETE;
+        if is_repeated && is_checked && !repeats_original {
             return Err(format!("{} is written again without a change", describe(object)));
         }
         Ok(())
@@ -60,7 +63,6 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use http::Method;
     use serde_json::{Value, json};
 
     use super::*;
