@@ -93,11 +93,9 @@ impl Checker for LegacyTokens {
         let mut names = listed["secrets"].as_array().into_iter().flatten().map(|one| text(one, "/name"));
         let is_listed = names.any(|name| name == OLD);
         let exists = server.object("secrets", NAMESPACE, OLD).is_some();
-        if exists == is_listed {
-            Ok(())
-        } else {
-            Err(format!("{OLD} exists: {exists}, is listed: {is_listed}"))
-        }
+        // A reference to a deleted Secret stays if the leader stops before it has observed the deletion, as it does with
+        // the original.
+        if exists && !is_listed { Err(format!("{OLD} exists and is not listed")) } else { Ok(()) }
     }
 }
 
