@@ -254,6 +254,8 @@ pub enum UserAction {
     /// Changes the pod of this namespace and name that uses a device, its claim, or the taint of the devices of the
     /// namespace.
     ChangeDevices(String, String, DeviceChange),
+    /// Changes the ServiceCIDR of this number, or the Service with an address of it.
+    ChangeServiceRange(u8, ServiceRangeChange),
     /// Changes the CertificateSigningRequest of this name.
     ChangeCertificateRequest(String, CertificateRequestChange),
     /// Changes the claim of this namespace and name whose volume a CSI driver provisions, or the pods that use it.
@@ -319,6 +321,20 @@ pub enum Attaching {
     DetachesAfter(u16),
     /// Detaching fails.
     DetachFails,
+}
+
+/// A change to a ServiceCIDR or to the Service with an address of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServiceRangeChange {
+    /// Creates the ServiceCIDR.
+    Create,
+    /// Deletes the ServiceCIDR.
+    Delete,
+    /// Creates the Service.
+    CreateService,
+    /// Deletes the Service.
+    DeleteService,
 }
 
 /// A change to a CertificateSigningRequest.

@@ -2,8 +2,8 @@
 
 use crate::actions::{
     Action, CertificateRequestChange, CustomEndpointsChange, DeletePropagation, DependentKind, DeviceChange,
-    Kind, ObjectRef, ObjectSpec, PodBehaviour, Schedule, SliceTampering, TimedAction, TokenTampering,
-    UserAction, VolumeChange,
+    Kind, ObjectRef, ObjectSpec, PodBehaviour, Schedule, ServiceRangeChange, SliceTampering, TimedAction,
+    TokenTampering, UserAction, VolumeChange,
 };
 use crate::generate_storage::storage_actions;
 
@@ -104,6 +104,9 @@ fn actions_about_some_kinds(schedule: &Schedule, with_faults: bool, at: u64) -> 
     }
     if seed % CERTIFICATES_EVERY == 1 {
         actions.extend(certificate_actions(seed, at));
+    }
+    if seed % SERVICE_RANGES_EVERY == 4 {
+        actions.extend(service_range_actions(seed, at));
     }
     if schedule.storage {
         actions.extend(storage_actions(seed, schedule.nodes, with_faults, at));
@@ -210,6 +213,28 @@ fn device_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
         };
         let action = UserAction::ChangeDevices(namespace.to_owned(), name.to_owned(), change);
         TimedAction { at_ms, action: Action::User(action) }
+    };
+    times.into_iter().enumerate().map(action).collect()
+}
+
+/// One storm of this many has ServiceCIDRs.
+const SERVICE_RANGES_EVERY: u64 = 5;
+
+/// Actions about ServiceCIDRs, until this time, with random numbers of their own.
+fn service_range_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x6369_6472);
+    let until_ms = until_ms.max(FIRST_AT + 60_000);
+    let mut times: Vec<u64> = (0..rng.usize(8..24)).map(|_| rng.u64(FIRST_AT..until_ms)).collect();
+    times.sort_unstable();
+    let action = |(at, at_ms): (usize, u64)| {
+        let change = match rng.u8(..100) {
+            _ if at < 3 => ServiceRangeChange::Create,
+            ..25 => ServiceRangeChange::Create,
+            25..50 => ServiceRangeChange::Delete,
+            50..80 => ServiceRangeChange::CreateService,
+            _ => ServiceRangeChange::DeleteService,
+        };
+        TimedAction { at_ms, action: Action::User(UserAction::ChangeServiceRange(rng.u8(..4), change)) }
     };
     times.into_iter().enumerate().map(action).collect()
 }

@@ -167,6 +167,9 @@ impl SimulatedUser {
             UserAction::ChangeDevices(namespace, name, change) => {
                 self.change_devices(namespace, name, *change).await;
             }
+            UserAction::ChangeServiceRange(number, change) => {
+                self.change_service_range(*number, *change).await;
+            }
             UserAction::ChangeCertificateRequest(name, change) => {
                 self.change_certificate_request(name, *change).await;
             }

@@ -5,14 +5,16 @@
 use std::sync::Arc;
 
 use keleustes_controllers::{all_controllers, deployment};
-use keleustes_objects::{ErrorReason, Key, Namespace, Pod, ReplicaSet, RootCaConfigMap, TokenSecret};
+use keleustes_objects::{
+    ErrorReason, Key, Namespace, Pod, ReplicaSet, RootCaConfigMap, ServiceCidr, TokenSecret,
+};
 use keleustes_plan::{
     Action as WriteAction, AnyReconciler, Context, Controller, Grant, Item, KindEntry, Loop, Outcome,
     PatchKind, Plan, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use keleustes_sim::actions::{
     Action, CustomEndpointsChange, DependentKind, Fault, FaultEffect, Kind, ListedKind, ObjectRef,
-    ObjectSpec, Party, PodBehaviour, RequestClass, Schedule, TimedAction, UserAction,
+    ObjectSpec, Party, PodBehaviour, RequestClass, Schedule, ServiceRangeChange, TimedAction, UserAction,
 };
 use keleustes_sim::storm::{Report, StormOptions, controller_options, play};
 use serde_json::{Value, json};
@@ -416,5 +418,42 @@ fn missing_endpoints_mirrored_slices_and_ttls_are_noticed() {
     let report = play_with(1, actions(), || Controller::new("ttl-controller"));
     expect_violation(&report, "its TTL is not 0");
     let report = play_with(1, actions(), keleustes_controllers::ttl::controller);
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+}
+
+/// Removes the finalizer of every ServiceCIDR that is deleted.
+fn remover_of_ranges() -> Controller {
+    let decide = |view: &View<'_>, item: &Item| {
+        let Some(range) = view.get::<ServiceCidr>(item) else { return Plan::none() };
+        if range.meta.deletion_timestamp.is_none() || range.meta.finalizers.is_empty() {
+            return Plan::none();
+        }
+        let body = json!({"metadata": {"finalizers": null}});
+        Plan::of(Write::patch(&**range, PatchKind::Merge, body).because("broken on purpose"))
+    };
+    Controller::new("remover-of-ranges")
+        .service_account("service-cidrs-controller")
+        .may_write(&[Grant { group: "networking.k8s.io", resource: "servicecidrs", verbs: &["patch"] }])
+        .with_loop(
+            Loop::deciding("ranges", decide)
+                .enqueue_on::<ServiceCidr>(|change, _, queue| queue.add(&change.latest().meta.key)),
+        )
+}
+
+#[test]
+fn service_cidr_that_is_removed_while_in_use_is_caught() {
+    let actions = || {
+        let change = |change| Action::User(UserAction::ChangeServiceRange(3, change));
+        vec![
+            (2_000, change(ServiceRangeChange::Create)),
+            (6_000, change(ServiceRangeChange::CreateService)),
+            (9_000, change(ServiceRangeChange::Delete)),
+        ]
+    };
+    let report = play_with(1, actions(), remover_of_ranges);
+    expect_violation(&report, "was the last range of 10.98.0.5 and loses its finalizer");
+    let report = play_with(1, actions()[..1].to_vec(), || Controller::new("service-cidr-controller"));
+    expect_violation(&report, "ServiceCIDR /range-3 has no finalizer");
+    let report = play_with(1, actions(), keleustes_controllers::service_cidr::controller);
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
 }

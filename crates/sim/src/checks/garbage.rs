@@ -12,10 +12,11 @@ use super::objects::{describe, is_terminating, namespace, uid};
 use crate::recorder::{ObservedWrite, text};
 
 /// The finalizers of claims and volumes that are in use.
-const PROTECTION: [&str; 3] = [
+const PROTECTION: [&str; 4] = [
     "kubernetes.io/pvc-protection",
     "kubernetes.io/pv-protection",
     "resource.kubernetes.io/delete-protection",
+    super::service_cidrs::FINALIZER,
 ];
 
 /// The name of the checker.
@@ -70,7 +71,7 @@ impl Checker for Garbage {
                 return Err(format!("{} is left, and none of its owners exists", describe(object)));
             }
         }
-        // Claims and volumes that are in use stay terminating; their own checker judges them.
+        // Claims, volumes and ServiceCIDRs that are in use stay terminating; their own checkers judge them.
         let is_protected = |there: &Value| {
             let finalizers = there.pointer("/metadata/finalizers").and_then(Value::as_array);
             finalizers.into_iter().flatten().any(|finalizer| PROTECTION.iter().any(|one| finalizer == one))

@@ -35,6 +35,7 @@ pub mod ownership;
 pub mod quota;
 pub mod replicas;
 pub mod resource_version_preconditions;
+pub mod service_cidrs;
 pub mod statefulset;
 pub mod tokens;
 pub mod uid_preconditions;
@@ -121,6 +122,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(namespace_defaults::NamespaceDefaults),
         Box::new(nodes::Nodes),
         Box::new(node_ranges::NodeRanges),
+        Box::new(service_cidrs::ServiceCidrs::default()),
         Box::new(tokens::Tokens),
         Box::new(aggregated_roles::AggregatedRoles),
         Box::new(bootstrap_tokens::BootstrapTokens),
