@@ -87,12 +87,11 @@ impl Kernel {
         defaults::fill(resource, &mut new);
         let mut new = body::conform(resource, new)?.object;
         let operation = if write.applied.is_some() { Operation::Apply } else { Operation::Update };
-        let by = write.manager(operation);
         match write.applied.take() {
             Some(managers) => set_managed_fields(&mut new, managers),
             None => {
                 let reset_fields = prepare::reset_fields(resource, subresource);
-                record(target, live, &mut new, &by, reset_fields, false);
+                record(target, live, &mut new, &write.manager(operation), reset_fields, false);
             }
         }
         // Storing an object drops empty lists; an object that is removed is not stored.
