@@ -12,10 +12,11 @@ use http::header::{
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderValue, Response, StatusCode};
-use keleustes_runtime::explain::{ExplainError, ExplainRequest, Explainer, ManagerState};
-use keleustes_runtime::shadow::Shadow;
+use keleustes_runtime::explain::{ExplainError, ExplainRequest, Explainer, LiveOverview, ManagerState};
+use keleustes_runtime::shadow::{Shadow, ShadowReport};
 use keleustes_serving::{Pages, SubtreeRequest};
 use parking_lot::Mutex;
+use serde::Serialize;
 use serde_json::json;
 
 /// All paths begin with it.
@@ -25,6 +26,8 @@ pub(crate) const PREFIX: &str = "/debug/keleustes/";
 const DECISIONS_MAX: usize = 50;
 /// How many objects a search shows.
 const FOUND_MAX: usize = 30;
+/// How many differences, known differences and changes by other clients it shows.
+const DIFFERENCES_MAX: usize = 30;
 /// How long the holder of the Lease is shown before it is read again, by however many viewers.
 const LEASE_READ_EVERY: Duration = Duration::from_secs(5);
 
@@ -82,6 +85,44 @@ async fn respond(inspector: &Inspector, request: &SubtreeRequest) -> Response<By
     }
 }
 
+/// What the page shows, besides an explanation.
+#[derive(Serialize)]
+struct PageData {
+    #[serde(flatten)]
+    overview: LiveOverview,
+    /// The comparison with the leader, if this process is a shadow.
+    shadow: Option<ShadowData>,
+}
+
+/// The latest of a report, because a page asks for it every two seconds.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShadowData {
+    #[serde(flatten)]
+    report: ShadowReport,
+    differences_not_shown: usize,
+    known_differences_not_shown: usize,
+    foreign_changes_not_shown: usize,
+}
+
+impl ShadowData {
+    fn latest(mut report: ShadowReport) -> Self {
+        Self {
+            differences_not_shown: cut(&mut report.differences),
+            known_differences_not_shown: cut(&mut report.known_differences),
+            foreign_changes_not_shown: cut(&mut report.foreign_changes),
+            report,
+        }
+    }
+}
+
+/// Keeps the first entries, and returns how many there were more.
+fn cut<T>(entries: &mut Vec<T>) -> usize {
+    let more = entries.len().saturating_sub(DIFFERENCES_MAX);
+    entries.truncate(DIFFERENCES_MAX);
+    more
+}
+
 async fn overview(inspector: &Inspector) -> Response<Bytes> {
     let known = inspector.manager.lock().clone();
     let manager = match known.filter(|(read_at, _)| read_at.elapsed() < LEASE_READ_EVERY) {
@@ -92,8 +133,12 @@ async fn overview(inspector: &Inspector) -> Response<Bytes> {
             manager
         }
     };
-    let overview = inspector.explainer.live_overview(&manager, DECISIONS_MAX);
-    let text = serde_json::to_string(&overview).unwrap_or_default();
+    let shadow = inspector.shadow.as_ref();
+    let page = PageData {
+        overview: inspector.explainer.live_overview(&manager, DECISIONS_MAX),
+        shadow: shadow.map(|shadow| ShadowData::latest(shadow.report(manager.leader.clone()))),
+    };
+    let text = serde_json::to_string(&page).unwrap_or_default();
     reply(StatusCode::OK, "application/json", text)
 }
 

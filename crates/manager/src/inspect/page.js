@@ -48,12 +48,19 @@ function objectName(resource, name, namespace) {
 
 // ---- The overview ----
 
+const ROLES = {
+  leader: ["good", ""],
+  standby: ["warn", "ready to take over; shows what it would do"],
+  shadow: ["warn", "writes nothing; compares what it would do with the leader"],
+};
+
 function role(overview) {
-  setText(by("role-name"), overview.leads ? "leader" : "standby", "badge " + (overview.leads ? "good" : "warn"));
+  const name = overview.shadow ? "shadow" : overview.leads ? "leader" : "standby";
+  const [className, means] = ROLES[name];
+  setText(by("role-name"), name, "badge " + className);
   const holder = overview.leader ? "Lease held by " + overview.leader : "";
-  const detail = overview.leads ? holder : "ready to take over; shows what it would do" + (holder ? "; " + holder : "");
-  setText(by("role-detail"), detail);
-  document.title = "kube-controller-manager (" + (overview.leads ? "leader" : "standby") + ")";
+  setText(by("role-detail"), [means, holder].filter(Boolean).join("; "));
+  document.title = "kube-controller-manager (" + name + ")";
 }
 
 function sum(loops, field) { return loops.reduce((total, loop) => total + loop[field], 0); }
@@ -191,6 +198,7 @@ function show(overview) {
   replaceList(by("waiting"), [...unsynced(overview), ...overview.waiting], waitingItem);
   setText(by("waiting-more"), waitingMore(overview));
   replaceList(by("decisions"), overview.decisions, decisionItem);
+  showShadow(overview.shadow);
   const counted = overview.controllers.map((controller) => [controller.name, sum(controller.loops, "reconciles")]);
   previous = { at: now, reconciles: new Map(counted) };
   document.body.classList.remove("stale");
@@ -207,7 +215,79 @@ function unsynced(overview) {
 function waitingMore(overview) {
   if (overview.waitingNotShown) return "and " + overview.waitingNotShown + " more that wait for their time";
   if (overview.waiting.length || unsynced(overview).length) return "";
-  return overview.leads ? "Nothing waits." : "The leader knows what waits.";
+  return overview.leads || overview.shadow ? "Nothing waits." : "The leader knows what waits.";
+}
+
+// ---- The comparison of a shadow ----
+
+const COUNTS = [["Decisions", "decisions"], ["Agreements", "agreements"], ["Withdrawn", "withdrawn"],
+  ["Pending", "pending"], ["Differences", "differences"], ["Known", "knownDifferences"]];
+const KINDS = { onlyOurs: "only ours", otherContent: "other content", onlyLeader: "only leader" };
+
+function counted(count, one, many) { return count + " " + (count === 1 ? one : many); }
+
+function duration(seconds) {
+  const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
+  return hours ? hours + " h " + minutes + " min" : minutes ? minutes + " min" : seconds + " s";
+}
+
+function showShadow(report) {
+  by("shadow").hidden = !report;
+  if (!report) return;
+  const { differences, agreements, knownDifferences } = report.total;
+  setText(by("shadow-result"), counted(differences, "difference", "differences"), "badge " + (differences ? "bad" : "good"));
+  const missed = report.uncheckedChanges + report.notKept;
+  setText(by("shadow-detail"), counted(agreements, "agreement", "agreements") + " in " + duration(report.runningSeconds) +
+    "; the leader has " + report.windowSeconds + " s for each write" + (missed ? "; " + missed + " not compared" : ""));
+  const foreign = report.foreignChanges.length + report.foreignChangesNotShown;
+  setText(by("shadow-known-count"), knownDifferences);
+  setText(by("shadow-foreign-count"), foreign);
+  replaceList(by("shadow-differences"), report.differences, differenceItem);
+  replaceList(by("shadow-known"), report.knownDifferences, differenceItem);
+  replaceList(by("shadow-foreign"), report.foreignChanges, foreignItem);
+  const more = (count) => count ? "and " + count + " more, which shadow-report prints" : "";
+  setText(by("shadow-differences-more"), differences ? more(report.differencesNotShown) : "None so far.");
+  setText(by("shadow-known-more"), more(report.knownDifferencesNotShown));
+  setText(by("shadow-foreign-more"), more(report.foreignChangesNotShown));
+  replaceList(by("shadow-controllers"), report.controllers, comparedRow);
+}
+
+/// A generated name has no object that could be explained.
+function isWhole(name) { return name && !name.endsWith("*"); }
+
+function place(entry) { return entry.resource + " " + (entry.namespace ? entry.namespace + "/" : "") + entry.name; }
+
+function differenceItem(entry) {
+  const times = entry.count > 1 ? [element("span", entry.count + " times")] : [];
+  if (entry.resolved) times.push(element("span", "no longer wanted"));
+  const kind = KINDS[entry.kind] || entry.kind;
+  const time = element("time", clock(new Date(entry.lastUnixMilliseconds)));
+  const expected = entry.kind === "onlyLeader" ? "the leader's " : "expected ";
+  const target = isWhole(entry.name) ? [entry.resource, entry.name, entry.namespace] : ["", "", ""];
+  const made = logItem([time, element("span", kind, entry.known ? "" : "bad"), element("span", entry.controller), ...times],
+    expected + entry.verb + " " + place(entry), entry.reason, false, target);
+  if (entry.known) made.append(element("p", "known: " + entry.known, "quiet"));
+  return made;
+}
+
+function foreignItem(entry) {
+  const by = entry.by ? [element("span", "by " + entry.by)] : [];
+  const time = element("time", clock(new Date(entry.unixMilliseconds)));
+  const target = [entry.resource, entry.name, entry.namespace];
+  const expected = entry.expected.map((line) => "expected " + line).join("; ");
+  return logItem([time, ...by], entry.verb + " " + place(entry), expected || "nothing was expected after it", false, target);
+}
+
+function comparedRow(controller) {
+  const made = element("tr");
+  made.append(element("td", controller.name, "name"));
+  for (const [label, field] of COUNTS) {
+    const isBad = field === "differences" && controller[field] > 0;
+    const cell = element("td", controller[field], isBad ? "number bad" : "number");
+    cell.dataset.label = label;
+    made.append(cell);
+  }
+  return made;
 }
 
 async function refresh() {

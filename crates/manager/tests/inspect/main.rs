@@ -5,3 +5,4 @@ mod devtools;
 mod explain;
 mod page;
 mod playground;
+mod shadow_page;

@@ -9,13 +9,13 @@ use keleustes_objects::{Key, Resource};
 use serde_json::{Value, json};
 
 use crate::devtools::Browser;
-use crate::playground::{DEPLOYMENTS, Playground, deployment};
+use crate::playground::{DEPLOYMENTS, Playground, deployment, wait_until_connected};
 
 const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
-const CLUSTER_ROLES: Resource =
+pub(crate) const CLUSTER_ROLES: Resource =
     Resource::cluster("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole");
 /// A name that RBAC allows. As markup it would run a script.
-const HOSTILE_NAME: &str = "<img src=x onerror=window.hacked=1>";
+pub(crate) const HOSTILE_NAME: &str = "<img src=x onerror=window.hacked=1>";
 const HOSTILE_TEXT: &str = "<script>window.hacked=2</script><iframe srcdoc='<b>x'></iframe><b onclick=x>bold";
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -26,6 +26,7 @@ async fn live_page_works_in_chromium() {
     let mut browser = Browser::start();
     log_in(&playground, &mut browser);
     page_is_complete_and_protected(&mut browser);
+    assert_eq!(browser.evaluate("document.querySelector('#shadow').hidden"), true, "it is no shadow");
     rollout_appears_by_itself(&playground, &mut browser).await;
     search_leads_to_explanations(&mut browser);
     hostile_texts_are_shown_as_text(&playground, &mut browser).await;
@@ -55,15 +56,6 @@ fn log_in(playground: &Playground, browser: &mut Browser) {
     let status = browser.evaluate("fetch('/debug/controllers/x').then((answer) => answer.status)");
     assert_eq!(status, 403);
     browser.take_problems();
-}
-
-fn wait_until_connected(url: &str) {
-    let address = url.trim_start_matches("https://");
-    let began = std::time::Instant::now();
-    while std::net::TcpStream::connect(address).is_err() {
-        assert!(began.elapsed() < PATIENCE, "nothing listens on {address}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 fn page_is_complete_and_protected(browser: &mut Browser) {
@@ -215,10 +207,13 @@ fn login_link_is_valid_once(playground: &Playground, browser: &mut Browser) {
     }
 }
 
+/// The file of a picture of the documentation.
+pub(crate) fn picture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures").join(format!("{name}.png"))
+}
+
 /// Writes the pictures of the documentation.
 async fn take_pictures(playground: &Playground, browser: &mut Browser) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures");
-    let picture = |name: &str| -> PathBuf { folder.join(format!("{name}.png")) };
     let admin = playground.admin();
     let quota = json!({"metadata": {"name": "small"}, "spec": {"hard": {"pods": "8"}}});
     Call::raw(Method::POST, "/api/v1/namespaces/default/resourcequotas")

@@ -30,8 +30,13 @@ impl Drop for Playground {
 
 impl Playground {
     pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub(crate) fn start_with(flags: &[&str]) -> Self {
         let mut process = Command::new(PROGRAM)
             .args(["playground", "--nodes=1"])
+            .args(flags)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -89,6 +94,48 @@ impl Playground {
         let server = OtherServer { url: self.manager(), trust: ServerTrust::Anyone };
         let connection = Connection::open_other_server(&self.kubeconfig, &server).unwrap();
         ClientFactory::new(connection, ClientOptions::default()).root("test")
+    }
+}
+
+/// A manager of its own, beside a playground without one. Everybody may read its pages.
+pub(crate) struct Manager {
+    process: Child,
+    pub(crate) url: String,
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Manager {
+    pub(crate) fn start(playground: &Playground, flags: &[&str]) -> Self {
+        // Free for a moment only, which is enough.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let process = Command::new(PROGRAM)
+            .arg(format!("--kubeconfig={}", playground.kubeconfig.display()))
+            .arg(format!("--secure-port={port}"))
+            .args(["--bind-address=127.0.0.1", "--leader-elect=false"])
+            .arg("--authorization-always-allow-paths=/debug/keleustes/*")
+            .args(flags)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let url = format!("https://127.0.0.1:{port}");
+        wait_until_connected(&url);
+        Self { process, url }
+    }
+}
+
+pub(crate) fn wait_until_connected(url: &str) {
+    let address = url.trim_start_matches("https://");
+    let began = Instant::now();
+    while std::net::TcpStream::connect(address).is_err() {
+        assert!(began.elapsed() < PATIENCE, "nothing listens on {address}");
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
