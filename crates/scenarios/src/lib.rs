@@ -46,7 +46,7 @@ mod scaling;
 mod selinux;
 mod service_cidrs;
 mod services;
-mod shadow;
+pub mod shadow;
 mod shutdown;
 mod test_cluster;
 mod tokens;

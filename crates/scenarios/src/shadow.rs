@@ -73,12 +73,86 @@ metadata: {name: web}
 spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
 ";
 
+/// A shadow of ours beside the leader of a control plane, with the permissions of `packaging/shadow`.
+pub struct ShadowBeside {
+    port: u16,
+    kubeconfig: PathBuf,
+    window: Duration,
+    process: Process,
+}
+
+impl ShadowBeside {
+    /// Starts it with the flags of a kubeadm manifest, and `extra_flags` after them.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn start(plane: &ControlPlane, window: Duration, extra_flags: &[String]) -> anyhow::Result<Self> {
+        let manifest = repository().join("packaging/shadow/shadow.yaml");
+        // Everything but the Deployment, for which there is no image here.
+        let manifest = manifest.display().to_string();
+        kubectl(plane, &["apply", "-l", "app!=keleustes-shadow", "-f", &manifest])?;
+        let own = plane.kubeconfig_for(ACCOUNT, None)?.display().to_string();
+        let port = plane.free_port()?;
+        let mut flags = vec![
+            controllers_flag(),
+            "--shadow".to_owned(),
+            format!("--shadow-window={}s", window.as_secs()),
+            format!("--kubeconfig={own}"),
+            format!("--authentication-kubeconfig={own}"),
+            format!("--authorization-kubeconfig={own}"),
+        ];
+        flags.extend_from_slice(extra_flags);
+        let args = plane.manager_args_with(port, &flags);
+        let process = Manager::Ours(built_manager()?).start_with(plane, "shadow", &args)?;
+        Ok(Self { port, kubeconfig: plane.kubeconfig(User::Admin).to_owned(), window, process })
+    }
+
+    /// The report, as the command prints it.
+    ///
+    /// # Errors
+    /// If the shadow does not answer.
+    pub fn report(&self, output: &str) -> anyhow::Result<String> {
+        let mut command = std::process::Command::new(built_manager()?);
+        command.args(["shadow-report", "--output", output, "--insecure-skip-tls-verify"]);
+        command.arg(format!("--server=https://127.0.0.1:{}", self.port));
+        command.arg(format!("--kubeconfig={}", self.kubeconfig.display()));
+        let done = command.output()?;
+        ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        Ok(String::from_utf8(done.stdout)?)
+    }
+
+    /// The report for programs.
+    ///
+    /// # Errors
+    /// If the shadow does not answer.
+    pub fn report_json(&self) -> anyhow::Result<Value> {
+        Ok(serde_json::from_str(&self.report("json")?)?)
+    }
+
+    /// Waits until it answers.
+    ///
+    /// # Errors
+    /// If it does not in time; the message has the end of its log.
+    pub async fn wait_until_ready(&self) -> anyhow::Result<()> {
+        let began = tokio::time::Instant::now();
+        while let Err(error) = self.report_json() {
+            ensure!(began.elapsed() < TIMEOUT, "{error:#}\n{}", self.process.log_tail());
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until every decision has had its time.
+    pub async fn wait_for_window(&self) {
+        tokio::time::sleep(self.window + Duration::from_secs(8)).await;
+    }
+}
+
 /// A control plane with the original and a shadow.
 struct Beside {
     plane: ControlPlane,
-    port: u16,
     _original: Process,
-    shadow: Process,
+    shadow: ShadowBeside,
 }
 
 impl Beside {
@@ -89,38 +163,13 @@ impl Beside {
         }
         let plane = builder.start().context("a control plane")?;
         let original = Manager::Original.start(&plane, "original", &[controllers_flag()])?;
-        let manifest = repository().join("packaging/shadow/shadow.yaml");
-        // Everything but the Deployment, for which there is no image here.
-        let manifest = manifest.display().to_string();
-        kubectl(&plane, &["apply", "-l", "app!=keleustes-shadow", "-f", &manifest])?;
-        let kubeconfig = plane.kubeconfig_for(ACCOUNT, None)?.display().to_string();
-        let port = plane.free_port()?;
-        let flags = [
-            controllers_flag(),
-            "--shadow".to_owned(),
-            format!("--shadow-window={}s", WINDOW.as_secs()),
-            format!("--kubeconfig={kubeconfig}"),
-            format!("--authentication-kubeconfig={kubeconfig}"),
-            format!("--authorization-kubeconfig={kubeconfig}"),
-        ];
-        let args = plane.manager_args_with(port, &flags);
-        let shadow = Manager::Ours(built_manager()?).start_with(&plane, "shadow", &args)?;
-        Ok(Self { plane, port, _original: original, shadow })
+        let shadow = ShadowBeside::start(&plane, WINDOW, &[])?;
+        Ok(Self { plane, _original: original, shadow })
     }
 
     /// The report of the shadow, as the command prints it.
     fn report(&self, output: &str) -> anyhow::Result<String> {
-        let mut command = std::process::Command::new(built_manager()?);
-        command.args(["shadow-report", "--output", output, "--insecure-skip-tls-verify"]);
-        command.arg(format!("--server=https://127.0.0.1:{}", self.port));
-        command.arg(format!("--kubeconfig={}", self.plane.kubeconfig(User::Admin).display()));
-        let done = command.output()?;
-        ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        Ok(String::from_utf8(done.stdout)?)
-    }
-
-    fn report_json(&self) -> anyhow::Result<Value> {
-        Ok(serde_json::from_str(&self.report("json")?)?)
+        self.shadow.report(output)
     }
 
     fn kubectl(&self, arguments: &str) -> anyhow::Result<String> {
@@ -136,7 +185,9 @@ impl Beside {
                     tokio::time::sleep(Duration::from_millis(300)).await;
                 }
                 Ok(false) => anyhow::bail!("{what}: not in time\n{}", self.report("text")?),
-                Err(error) => return Err(error.context(format!("{what}\n{}", self.shadow.log_tail()))),
+                Err(error) => {
+                    return Err(error.context(format!("{what}\n{}", self.shadow.process.log_tail())));
+                }
             }
         }
     }
@@ -151,8 +202,8 @@ impl Beside {
 
     /// Waits until every decision has had its time, and expects no unlisted difference.
     async fn no_difference(&self, after: &str) -> anyhow::Result<Value> {
-        tokio::time::sleep(WINDOW + Duration::from_secs(8)).await;
-        let report = self.report_json()?;
+        self.shadow.wait_for_window().await;
+        let report = self.shadow.report_json()?;
         let differences = report["differences"].as_array().map_or(0, Vec::len);
         ensure!(differences == 0, "after {after}:\n{}", self.report("text")?);
         Ok(report)
@@ -164,7 +215,7 @@ pub(crate) async fn shadow_agrees_with_the_original(_: &TestCluster) -> anyhow::
     let beside = Beside::start().await?;
     let admin = client_of(&beside.plane, User::Admin).await?;
     let nodes = Hollow::builder(admin).nodes(2).scheduler(true).untaint(true).start();
-    beside.until("the shadow answers", async || Ok(beside.report_json()?.is_object())).await?;
+    beside.shadow.wait_until_ready().await?;
     kubectl(&beside.plane, &["create", "namespace", NAMESPACE])?;
     beside.becomes("serviceaccount/default", ".metadata.name", "default").await?;
     work(&beside).await?;
@@ -240,7 +291,10 @@ async fn interfere(beside: &Beside) -> anyhow::Result<()> {
 }
 
 /// The audit log has no write of the shadow besides reviews, and no refused request.
-fn shadow_writes_nothing(plane: &ControlPlane) -> anyhow::Result<()> {
+///
+/// # Errors
+/// If it has one, or cannot be read.
+pub fn shadow_writes_nothing(plane: &ControlPlane) -> anyhow::Result<()> {
     let entries = plane.audit_entries()?;
     let own: Vec<_> = entries.iter().filter(|entry| entry.user == ACCOUNT).collect();
     ensure!(own.len() > 50, "the audit log has {} requests of the shadow", own.len());

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta};
 use keleustes_plan::{
-    AnyChange, Applied, BoxFuture, Context, Effects, FetchResult, Item, KindEntry, ListRequest, ListResult,
-    Outcome, Plan, ReadRequest, ReconcileError, ReconcileIo, Requeue, ScratchMemory, Step, View, Write,
+    Action, AnyChange, Applied, BoxFuture, Context, Effects, FetchResult, Item, KindEntry, ListRequest,
+    ListResult, Outcome, Plan, ReadRequest, ReconcileError, ReconcileIo, Requeue, ScratchMemory, Step, View,
+    Write,
 };
 use parking_lot::Mutex;
 
@@ -204,6 +205,25 @@ impl Future for OnScratch<'_> {
     }
 }
 
+/// The outcome of a write that is taken for granted.
+fn stored(write: &Write) -> Outcome {
+    let mut outcome = Outcome::done();
+    if let (Action::Put { body, .. }, Outcome::Done { object, .. }) = (&write.action, &mut outcome) {
+        *object = Some(Arc::new(body.clone()));
+    }
+    outcome
+}
+
+/// A live object as it was known before a change that is undone: a reconcile that writes it whole first makes sure that it
+/// is the cached one.
+fn without(undo: &Undo, key: &Key, fetched: FetchResult) -> FetchResult {
+    let Some((_, state)) = undo.states.iter().find(|(there, _)| there == key) else { return fetched };
+    let Some((state, live)) = state.as_ref().zip(fetched?) else { return Ok(None) };
+    let Ok(mut live) = serde_json::from_str::<serde_json::Value>(&live) else { return Ok(Some(live)) };
+    live["metadata"]["resourceVersion"] = state.meta().resource_version.to_string().into();
+    Ok(Some(live.to_string()))
+}
+
 /// Reads as the loop does, and collects what it plans.
 struct DryRunIo {
     reader: CacheReader,
@@ -230,7 +250,7 @@ impl ReconcileIo for DryRunIo {
             return Box::pin(std::future::pending());
         }
         self.plans_left -= usize::from(writes > 0);
-        let outcomes = vec![Outcome::done(); writes];
+        let outcomes = plan.steps().iter().flat_map(Step::writes).map(stored).collect();
         let error = plan.error_message().map(ReconcileError::because);
         Box::pin(async move { Applied { outcomes, error } })
     }
@@ -238,7 +258,14 @@ impl ReconcileIo for DryRunIo {
     fn effects(&mut self, _: Effects) {}
 
     fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>> {
-        Box::pin(self.executor.fetch_all(resource, keys))
+        Box::pin(async move {
+            let fetched = self.executor.fetch_all(resource, keys).await;
+            let undone = |(key, fetched): (&Key, FetchResult)| match &self.undo {
+                Some(undo) if undo.kind.resource() == resource => without(undo, key, fetched),
+                _ => fetched,
+            };
+            keys.iter().zip(fetched).map(undone).collect()
+        })
     }
 
     fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, FetchResult> {

@@ -20,6 +20,8 @@ pub(super) enum Author {
     Leader,
     /// Another field manager.
     Other(String),
+    /// A controller manager or this field manager: both wrote the object in the same second.
+    Either(String),
     /// It cannot be known: the object is gone, or has been written again since.
     Unknown,
 }
@@ -58,28 +60,30 @@ fn author_in(
         manager == MANAGER || OTHER_MANAGERS.contains(&manager) || controllers.contains(&manager)
     };
     let entries = metadata["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if change == ObservedChange::Created {
-        // The creator wrote the object itself; statuses come later.
-        let mut own =
-            entries.iter().filter(|entry| entry["subresource"].as_str().unwrap_or_default().is_empty());
-        let first = own.clone().min_by_key(|entry| entry["time"].as_str().unwrap_or_default());
-        return match (own.any(is_leader), first) {
-            (true, _) => Author::Leader,
-            (false, Some(first)) => Author::Other(first["manager"].as_str().unwrap_or_default().to_owned()),
-            (false, None) => Author::Unknown,
-        };
-    }
-    let newest = entries.iter().filter_map(|entry| entry["time"].as_str()).max().unwrap_or_default();
-    let mut latest = entries.iter().filter(|entry| entry["time"].as_str() == Some(newest));
-    if metadata["resourceVersion"].as_str() != Some(resource_version) {
+    let time = |entry: &Value| entry["time"].as_str().unwrap_or_default().to_owned();
+    let candidates: Vec<&Value> = if change == ObservedChange::Created {
+        // The creator wrote the object itself; statuses come later. An entry has the time of the manager's latest write.
+        let created_at = metadata["creationTimestamp"].as_str().unwrap_or_default();
+        let own: Vec<_> = entries
+            .iter()
+            .filter(|entry| entry["subresource"].as_str().unwrap_or_default().is_empty())
+            .collect();
+        let first: Vec<_> = own.iter().copied().filter(|entry| time(entry) == created_at).collect();
+        if first.is_empty() { own } else { first }
+    } else if metadata["resourceVersion"].as_str() == Some(resource_version) {
+        let newest = entries.iter().map(time).max();
+        entries.iter().filter(|entry| Some(time(entry)) == newest).collect()
+    } else {
         return Author::Unknown;
+    };
+    let other = candidates.iter().find(|entry| !is_leader(entry));
+    let other = other.map(|entry| entry["manager"].as_str().unwrap_or_default().to_owned());
+    match (candidates.iter().any(|entry| is_leader(entry)), other) {
+        (true, Some(other)) => Author::Either(other),
+        (true, None) => Author::Leader,
+        (false, Some(other)) => Author::Other(other),
+        (false, None) => Author::Unknown,
     }
-    // Times have seconds: of several writers in one second it may have been the leader.
-    if latest.clone().any(is_leader) {
-        return Author::Leader;
-    }
-    let other = latest.next().and_then(|entry| entry["manager"].as_str());
-    other.map_or(Author::Unknown, |manager| Author::Other(manager.to_owned()))
 }
 
 #[cfg(test)]
@@ -89,7 +93,8 @@ mod tests {
     use super::*;
 
     fn author_of(change: ObservedChange, version: &str, entries: &Value) -> Author {
-        let metadata = json!({"resourceVersion": "7", "managedFields": entries});
+        let metadata = json!({"resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:05Z",
+            "managedFields": entries});
         author_in(&metadata, change, version, &["clusterrole-aggregation-controller"])
     }
 
@@ -105,7 +110,8 @@ mod tests {
         let ours = json!([entry("kubectl-edit", 5, ""), entry("kube-controller-manager", 6, "status")]);
         assert_eq!(author_of(ObservedChange::Updated, "7", &ours), Author::Leader);
         let same_second = json!([entry("kubectl-edit", 5, ""), entry("kube-controller-manager", 5, "")]);
-        assert_eq!(author_of(ObservedChange::Updated, "7", &same_second), Author::Leader);
+        let either = Author::Either("kubectl-edit".into());
+        assert_eq!(author_of(ObservedChange::Updated, "7", &same_second), either);
         let applied = json!([entry("clusterrole-aggregation-controller", 5, "")]);
         assert_eq!(author_of(ObservedChange::Updated, "7", &applied), Author::Leader);
         assert_eq!(author_of(ObservedChange::Updated, "7", &json!([])), Author::Unknown);
@@ -117,5 +123,17 @@ mod tests {
         assert_eq!(author_of(ObservedChange::Created, "1", &pod), Author::Leader);
         let own = json!([entry("kubectl-create", 5, ""), entry("kube-controller-manager", 6, "status")]);
         assert_eq!(author_of(ObservedChange::Created, "1", &own), Author::Other("kubectl-create".into()));
+    }
+
+    #[test]
+    fn leader_that_changes_a_new_object_of_a_user_did_not_create_it() {
+        let user = || entry("kubectl-create", 5, "");
+        let bound = json!([user(), entry("kube-controller-manager", 6, "")]);
+        assert_eq!(author_of(ObservedChange::Created, "1", &bound), Author::Other("kubectl-create".into()));
+        let at_once = json!([user(), entry("kube-controller-manager", 5, "")]);
+        let either = Author::Either("kubectl-create".into());
+        assert_eq!(author_of(ObservedChange::Created, "1", &at_once), either);
+        let rewritten = json!([entry("kubectl-create", 8, ""), entry("kube-controller-manager", 9, "")]);
+        assert_eq!(author_of(ObservedChange::Created, "1", &rewritten), either);
     }
 }

@@ -17,6 +17,9 @@ const ITEMS_MAX: usize = 8;
 /// How many objects of a namespace are asked if no watch says which one it is.
 const NEIGHBOURS_MAX: usize = 20;
 
+/// In place of a controller, if none of this process handles an object.
+pub(super) const NO_CONTROLLER: &str = "unknown";
+
 const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
 const NAMESPACES: &str = "namespace-controller";
 
@@ -92,7 +95,7 @@ impl Hindsight {
                 }
             }
         }
-        let name = said.first().map_or("unknown", |(name, _)| name);
+        let name = said.first().map_or(NO_CONTROLLER, |(name, _)| name);
         let own: Vec<_> =
             said.iter().filter(|(there, _)| *there == name).map(|(_, text)| text.as_str()).collect();
         let text = match own.is_empty() {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::Shadow;
 use super::attribution::{self, Author};
 use super::effect::{Observed, ObservedChange};
-use super::hindsight::{Answer, Hindsight};
+use super::hindsight::{Answer, Hindsight, NO_CONTROLLER};
 use crate::caches::{Cache, EventHandler};
 use crate::explain::Explainer;
 
@@ -220,8 +220,13 @@ impl Shadow {
             self.count_unchecked();
             return true;
         }
-        match hindsight.author_of(change).await {
-            Author::Leader => {
+        let author = match hindsight.author_of(change).await {
+            // The leader has the same controllers.
+            Author::Either(by) if suspect == NO_CONTROLLER => Author::Other(by),
+            author => author,
+        };
+        match author {
+            Author::Leader | Author::Either(_) => {
                 if is_last {
                     let observed = &change.observed;
                     self.compare(|comparison, now| comparison.only_leader(suspect, observed, &reason, now));

@@ -1,7 +1,7 @@
 //! Takes the place of the executor in a reconcile of a shadow: notes what a plan would write, and sends nothing.
 
 use keleustes_client::Call;
-use keleustes_objects::{ErrorReason, ResourceVersion, Uid};
+use keleustes_objects::{ErrorReason, Key, Kind as _, Namespace, ResourceVersion, Uid};
 use keleustes_plan::{
     Action, Applied, Edit, Edited, Outcome, PatchMetadata, Plan, ReconcileError, StatusUrgency, Step, Target,
     Write,
@@ -41,7 +41,7 @@ impl ShadowWriter {
                     let effect = WriteEffect::of(write, &|target| owner_of(executor, target));
                     wanted.push(Wanted { effect, because: write.because.to_string() });
                 }
-                Need::Question => is_uncertain = true,
+                Need::StoresNothing => is_uncertain = true,
                 Need::Superseded => outcomes.push(Outcome::NotSent),
                 Need::Unneeded => outcomes.push(Outcome::Unneeded),
             }
@@ -59,8 +59,8 @@ impl ShadowWriter {
 enum Need {
     /// It would be sent.
     Wanted,
-    /// It asks something of the API server and stores nothing, so there is nothing to compare.
-    Question,
+    /// The API server stores nothing: it is a question, or a creation that is refused. There is nothing to compare.
+    StoresNothing,
     /// It is a status that the next reconcile writes.
     Superseded,
     /// The live object needs no write.
@@ -69,7 +69,11 @@ enum Need {
 
 async fn need(executor: &Executor, write: &Write) -> Need {
     if matches!(&*write.target.resource.group, "authorization.k8s.io" | "authentication.k8s.io") {
-        return Need::Question;
+        return Need::StoresNothing;
+    }
+    if matches!(write.action, Action::Create(_)) && !namespace_accepts(executor, &write.target.key.namespace)
+    {
+        return Need::StoresNothing;
     }
     if write.status_urgency == Some(StatusUrgency::Superseded) {
         return Need::Superseded;
@@ -80,6 +84,14 @@ async fn need(executor: &Executor, write: &Write) -> Need {
         _ => true,
     };
     if is_needed { Need::Wanted } else { Need::Unneeded }
+}
+
+/// Whether objects can be created in a namespace: it exists and does not terminate. If namespaces are not cached, they can.
+fn namespace_accepts(executor: &Executor, namespace: &str) -> bool {
+    let Some(cache) = executor.caches.unfiltered_cache(&Namespace::RESOURCE) else { return true };
+    let found = cache.object(&Key::cluster(namespace));
+    let is_active = found.is_some_and(|found| found.meta().deletion_timestamp.is_none());
+    namespace.is_empty() || cache.list_count() == 0 || is_active
 }
 
 /// Whether an edit would change the live object. If it cannot be read, the decision stands.

@@ -1,17 +1,21 @@
 //! Runs the scenarios on a real control plane: `cargo xtask real`.
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use keleustes_control_plane::ControlPlane;
 use keleustes_control_plane::build::Program;
 use keleustes_scenarios::comparison::TestClusterPair;
 use keleustes_scenarios::real::{Manager, RealCluster, built_manager};
+use keleustes_scenarios::shadow::{ShadowBeside, shadow_writes_nothing};
 use keleustes_scenarios::{GROUPS, Group, RunsOn, Scenario, TestCluster};
 
 /// Flags of every manager beyond those of a kubeadm manifest.
 const EXTRA_FLAGS: &[&str] = &["--v=4"];
+
+/// The default of `--shadow-window`.
+const SHADOW_WINDOW: Duration = Duration::from_secs(30);
 
 /// Runs scenarios on a real control plane, with RBAC enabled and a service account for each controller.
 #[derive(Parser)]
@@ -29,6 +33,10 @@ struct Args {
     /// objects.
     #[arg(long, conflicts_with = "manager")]
     compare: bool,
+    /// Runs the scenarios with the original as the leader and a shadow of ours beside it; fails if the shadow reports a
+    /// difference that is not listed as known.
+    #[arg(long, conflicts_with_all = ["manager", "compare", "beside_original"])]
+    shadow: bool,
     /// After a comparison, also runs the scenarios that it left out, with our manager only.
     #[arg(long, requires = "compare")]
     rest: bool,
@@ -53,8 +61,12 @@ enum ManagerKind {
 }
 
 impl Args {
+    fn manager_kind(&self) -> ManagerKind {
+        if self.shadow { ManagerKind::Go } else { self.manager }
+    }
+
     fn manager(&self) -> anyhow::Result<Manager> {
-        Ok(match self.manager {
+        Ok(match self.manager_kind() {
             ManagerKind::Ours => Manager::Ours(self.program.clone().map_or_else(built_manager, Ok)?),
             ManagerKind::Go => Manager::Original,
         })
@@ -69,7 +81,7 @@ impl Args {
             RunsOn::Slow if self.filters.is_empty() => false,
             _ if pass == Pass::Compare => is_compared,
             RunsOn::Anywhere | RunsOn::Slow | RunsOn::RealCluster => !is_compared,
-            RunsOn::Processes => self.manager == ManagerKind::Ours,
+            RunsOn::Processes => self.manager_kind() == ManagerKind::Ours,
             RunsOn::BesideOriginal => self.beside_original && self.manager == ManagerKind::Ours,
         };
         named && runnable
@@ -116,6 +128,7 @@ async fn play(args: &Args, group: &Group, tally: &mut Tally) -> anyhow::Result<(
         builder = builder.with_program(Program::KubeControllerManager);
     }
     let cluster = RealCluster::start_on(builder, group, args.manager()?, EXTRA_FLAGS)?;
+    let shadow = if args.shadow { Some(start_shadow(&cluster, group).await?) } else { None };
     let cluster = cluster.into_test_cluster().await?;
     for scenario in group.scenarios.iter().filter(|scenario| args.wants(Pass::Alone, scenario)) {
         let began = Instant::now();
@@ -132,12 +145,38 @@ async fn play(args: &Args, group: &Group, tally: &mut Tally) -> anyhow::Result<(
         }
         tally.record(scenario.name, began, result);
     }
+    if let Some(shadow) = shadow {
+        let began = Instant::now();
+        tally.record("shadow_has_no_unlisted_difference", began, no_difference(&shadow).await);
+        let written = shadow_writes_nothing(cluster.real()?.plane());
+        tally.record("shadow_writes_nothing", began, written);
+    }
     tally.record("no_request_of_the_manager_is_refused", Instant::now(), no_request_refused(&cluster));
     if tally.failed > 0
         && let Some(plane) = &cluster.processes
     {
         println!("the last lines of the manager's log:\n{}", plane.manager_log());
     }
+    Ok(())
+}
+
+/// Starts a shadow beside the manager of a cluster, with the same flags.
+async fn start_shadow(cluster: &RealCluster, group: &Group) -> anyhow::Result<ShadowBeside> {
+    let flags: Vec<String> =
+        EXTRA_FLAGS.iter().chain(group.manager_args).map(|&flag| flag.to_owned()).collect();
+    let shadow = ShadowBeside::start(cluster.plane(), SHADOW_WINDOW, &flags)?;
+    shadow.wait_until_ready().await?;
+    Ok(shadow)
+}
+
+/// Prints the report of a shadow once every decision has had its time.
+async fn no_difference(shadow: &ShadowBeside) -> anyhow::Result<()> {
+    shadow.wait_for_window().await;
+    println!("{}", shadow.report("text")?);
+    let report = shadow.report_json()?;
+    let (count, agreements) = (&report["total"]["differences"], &report["total"]["agreements"]);
+    anyhow::ensure!(agreements.as_u64() > Some(0), "the shadow agreed with nothing");
+    anyhow::ensure!(count.as_u64() == Some(0), "the shadow reports {count} unlisted differences");
     Ok(())
 }
 
