@@ -82,6 +82,16 @@ fn packaged_shadow_may_only_read() {
 }
 
 #[test]
+fn journal_has_four_mebibytes_by_default_and_a_flag() {
+    let bytes = |args: &[&str]| {
+        read(args.iter().map(Into::into)).map(|options| options.debugging.decision_journal_bytes)
+    };
+    assert_eq!(bytes(&[]).ok(), Some(keleustes_runtime::journal::BYTES_MAX_DEFAULT));
+    assert_eq!(bytes(&[]).ok(), Some(4 * 1024 * 1024));
+    assert_eq!(bytes(&["--decision-journal-bytes=65536"]).ok(), Some(65536));
+}
+
+#[test]
 fn shadow_holds_no_lease_and_creates_no_tokens() {
     let flags =
         ["--shadow", "--use-service-account-credentials", "--feature-gates=CoordinatedLeaderElection=true"];

@@ -129,6 +129,22 @@ async fn entries_added_during_a_search_make_no_entry_appear_twice() {
     assert_eq!(names.len(), found.len());
 }
 
+#[tokio::test]
+async fn reader_in_the_middle_of_a_search_blocks_no_write() {
+    let journal = journal(BYTES_MAX_DEFAULT);
+    journal.record_write("replicaset-controller", &item(), &write(&SETS, "old"), &Outcome::done());
+    let found = journal.latest(10, |_| {
+        let (writer, (done, is_done)) = (journal.clone(), std::sync::mpsc::channel());
+        std::thread::spawn(move || {
+            writer.record_write("replicaset-controller", &item(), &write(&SETS, "new"), &Outcome::done());
+            done.send(()).unwrap();
+        });
+        assert!(is_done.recv_timeout(Duration::from_secs(10)).is_ok(), "the write waits for the reader");
+        true
+    });
+    assert_eq!((found.len(), journal.counts().0), (1, 2));
+}
+
 /// Prints the CPU time of an entry; docs/explain.md says what share of a write it is.
 ///
 /// `cargo test --release -p keleustes-runtime --lib entry_cost -- --ignored --nocapture`
