@@ -216,8 +216,8 @@ fn stored(write: &Write) -> Outcome {
 
 /// A live object as it was known before a change that is undone: a reconcile that writes it whole first makes sure that it
 /// is the cached one.
-fn without(undo: &Undo, key: &Key, fetched: FetchResult) -> FetchResult {
-    let Some((_, state)) = undo.states.iter().find(|(there, _)| there == key) else { return fetched };
+fn without(undo: &Undo, resource: &Resource, key: &Key, fetched: FetchResult) -> FetchResult {
+    let Some(state) = undo.state(resource, key) else { return fetched };
     let Some((state, live)) = state.as_ref().zip(fetched?) else { return Ok(None) };
     let Ok(mut live) = serde_json::from_str::<serde_json::Value>(&live) else { return Ok(Some(live)) };
     live["metadata"]["resourceVersion"] = state.meta().resource_version.to_string().into();
@@ -261,8 +261,8 @@ impl ReconcileIo for DryRunIo {
         Box::pin(async move {
             let fetched = self.executor.fetch_all(resource, keys).await;
             let undone = |(key, fetched): (&Key, FetchResult)| match &self.undo {
-                Some(undo) if undo.kind.resource() == resource => without(undo, key, fetched),
-                _ => fetched,
+                Some(undo) => without(undo, resource, key, fetched),
+                None => fetched,
             };
             keys.iter().zip(fetched).map(undone).collect()
         })

@@ -69,7 +69,10 @@ fn author_in(
             .filter(|entry| entry["subresource"].as_str().unwrap_or_default().is_empty())
             .collect();
         let first: Vec<_> = own.iter().copied().filter(|entry| time(entry) == created_at).collect();
-        if first.is_empty() { own } else { first }
+        let first = if first.is_empty() { own } else { first };
+        // Who only wrote metadata, such as an owner reference, adopted the object.
+        let creators: Vec<_> = first.iter().copied().filter(|entry| !owns_only_metadata(entry)).collect();
+        if creators.is_empty() { first } else { creators }
     } else if metadata["resourceVersion"].as_str() == Some(resource_version) {
         let newest = entries.iter().map(time).max();
         entries.iter().filter(|entry| Some(time(entry)) == newest).collect()
@@ -84,6 +87,11 @@ fn author_in(
         (false, Some(other)) => Author::Other(other),
         (false, None) => Author::Unknown,
     }
+}
+
+fn owns_only_metadata(entry: &Value) -> bool {
+    let fields = entry["fieldsV1"].as_object();
+    fields.is_some_and(|fields| fields.keys().all(|field| field == "f:metadata"))
 }
 
 #[cfg(test)]
@@ -133,6 +141,10 @@ mod tests {
         let at_once = json!([user(), entry("kube-controller-manager", 5, "")]);
         let either = Author::Either("kubectl-create".into());
         assert_eq!(author_of(ObservedChange::Created, "1", &at_once), either);
+        let mut adopted = at_once.clone();
+        adopted[0]["fieldsV1"] = json!({"f:metadata": {"f:labels": {}}, "f:spec": {"f:containers": {}}});
+        adopted[1]["fieldsV1"] = json!({"f:metadata": {"f:ownerReferences": {}}});
+        assert_eq!(author_of(ObservedChange::Created, "1", &adopted), Author::Other("kubectl-create".into()));
         let rewritten = json!([entry("kubectl-create", 8, ""), entry("kube-controller-manager", 9, "")]);
         assert_eq!(author_of(ObservedChange::Created, "1", &rewritten), either);
     }

@@ -48,8 +48,9 @@ impl Hindsight {
         self.explainer.inspection.controllers().iter().map(|controller| controller.name).collect()
     }
 
-    /// The caches of resources that some controller writes: of each resource the one with all objects, if there is one.
-    pub(super) fn written_caches(&self) -> Vec<Arc<Cache>> {
+    /// All caches, each with whether it is the one whose changes are compared: the one with all objects of a resource that
+    /// some controller writes.
+    pub(super) fn caches(&self) -> Vec<(Arc<Cache>, bool)> {
         let controllers = self.explainer.inspection.controllers();
         let is_written = |resource: &Resource| {
             let changes = [ObservedChange::Created, ObservedChange::Updated, ObservedChange::Deleted];
@@ -57,32 +58,38 @@ impl Hindsight {
                 .iter()
                 .any(|controller| changes.iter().any(|change| may_make(controller.grants, resource, *change)))
         };
-        let mut caches: Vec<Arc<Cache>> = Vec::new();
-        for cache in self.explainer.caches.all() {
+        let caches = self.explainer.caches.all().into_iter();
+        let caches = caches.filter(|cache| {
             let resource = cache.entry().resource();
-            let is_compared = !matches!(&*resource.plural, "events" | "leases");
+            !matches!(&*resource.plural, "events" | "leases")
+        });
+        let with_use = |cache: Arc<Cache>| {
+            let resource = cache.entry().resource();
             let holds_all = self.explainer.caches.unfiltered_cache(resource);
             let is_best = holds_all.is_none_or(|best| Arc::ptr_eq(&best, &cache));
-            if is_compared && is_best && is_written(resource) {
-                caches.push(cache);
-            }
-        }
-        caches
+            let is_compared = is_best && is_written(resource);
+            (cache, is_compared)
+        };
+        caches.map(with_use).collect()
     }
 
-    /// Asks the controllers that may have made a change. With `thorough`, also those items that no watch connects with
-    /// the object.
+    /// Asks the controllers that may have made a change, in a view without it. With `thorough`, also those items that no
+    /// watch connects with the object.
     pub(super) async fn ask(&self, change: &Unexplained, thorough: bool) -> Answer {
         let Some(meta) = change.change.meta() else { return Answer::NotWanted("", String::new()) };
         let mut states = vec![(meta.key.clone(), change.change.old.clone())];
         // What took the place of a deleted object came after it.
         states.extend(change.replacements.iter().map(|key| (key.clone(), None)));
-        let undo = Undo { kind: change.kind.clone(), states };
+        self.ask_without(change, &Undo::of(change.kind.clone(), states), thorough).await
+    }
+
+    /// Asks the controllers that may have made a change, in a view without some changes.
+    pub(super) async fn ask_without(&self, change: &Unexplained, undo: &Undo, thorough: bool) -> Answer {
         let mut said = Vec::new();
         for controller in self.suspects(change) {
             for a_loop in &controller.loops {
-                for item in self.items(a_loop, change, &undo, thorough) {
-                    let dry_run = self.explainer.dry_run(&controller, a_loop, &item, Some(&undo)).await;
+                for item in self.items(a_loop, change, undo, thorough) {
+                    let dry_run = self.explainer.dry_run(&controller, a_loop, &item, Some(undo)).await;
                     for write in &dry_run.writes {
                         let effect = WriteEffect::of(write, &|target| self.owner(target));
                         if effect.explains(&change.observed) {

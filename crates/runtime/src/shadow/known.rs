@@ -1,6 +1,6 @@
 //! Known differences from the original, as data with reasons. A report lists them separately.
 //!
-//! Each row is a consequence of a row in `docs/differences/controllers.md`.
+//! Each row is a consequence of a row in `docs/differences/controllers.md`, or of how a shadow works (`docs/shadow.md`).
 
 use super::comparison::{Difference, DifferenceKind};
 
@@ -14,6 +14,8 @@ pub struct KnownDifference {
     pub resource: &'static str,
     /// The verb and the subresource.
     pub verb: &'static str,
+    /// A part of the reason of the decision.
+    pub because: &'static str,
     /// Why it is there.
     pub reason: &'static str,
 }
@@ -25,6 +27,7 @@ pub const KNOWN: &[KnownDifference] = &[
         controller: "endpointslice-controller",
         resource: "endpointslices.discovery.k8s.io",
         verb: "create",
+        because: "",
         reason: "the original does not recreate a slice that it did not write itself, or that stays terminating, before the Service or a pod changes",
     },
     KnownDifference {
@@ -32,9 +35,28 @@ pub const KNOWN: &[KnownDifference] = &[
         controller: "endpointslice-mirroring-controller",
         resource: "endpointslices.discovery.k8s.io",
         verb: "create",
+        because: "",
         reason: "the original does not recreate a slice that it did not write itself before the Endpoints change",
     },
+    KnownDifference {
+        kind: DifferenceKind::OnlyOurs,
+        controller: "daemonset-controller",
+        resource: "pods",
+        verb: "delete",
+        because: "the target node does not exist",
+        reason: MISSING_NODE,
+    },
+    KnownDifference {
+        kind: DifferenceKind::OtherContent,
+        controller: "daemonset-controller",
+        resource: "pods",
+        verb: "delete",
+        because: "the target node does not exist",
+        reason: MISSING_NODE,
+    },
 ];
+
+const MISSING_NODE: &str = "a deleted node enqueues no DaemonSet: a pod that was to run there stays until the next change of the DaemonSet or its pods, and a shadow reconciles more often than a leader";
 
 /// Why a difference is known, if it is.
 #[must_use]
@@ -45,6 +67,7 @@ pub fn reason(difference: &Difference) -> Option<&'static str> {
             && matches(known.controller, &difference.controller)
             && matches(known.resource, &difference.resource)
             && matches(known.verb, &difference.verb)
+            && difference.reason.contains(known.because)
     };
     KNOWN.iter().find(fits).map(|known| known.reason)
 }

@@ -6,7 +6,8 @@
 //! in any case. [`comparison`] compares the decisions with what watches deliver ([`effect`]).
 //!
 //! The opposite direction is a question asked afterwards: a change that no pending decision explains is undone in a view
-//! of the caches, and the controllers that may have made it are asked whether they want it (`hindsight`). So it does not
+//! of the caches, alone or with what came after it (`rewind`), and the controllers that may have made it are asked whether
+//! they want it (`hindsight`). So it does not
 //! matter that the leader is mostly faster, or that it makes several writes in one reconcile. Who made a change that
 //! no controller here wants is read from its `managedFields` (`attribution`).
 //!
@@ -21,6 +22,7 @@ pub mod known;
 mod metrics;
 mod observer;
 mod report;
+mod rewind;
 mod writer;
 
 use std::collections::VecDeque;
@@ -33,6 +35,7 @@ use tokio::sync::Notify;
 use self::comparison::{Comparison, Decider, Moment, Wanted};
 use self::metrics::ShadowMetrics;
 use self::observer::{Created, Unexplained};
+use self::rewind::LatestChanges;
 use crate::clock::Clocks;
 use crate::metrics::Metrics;
 
@@ -53,6 +56,7 @@ struct Inner {
     comparison: Mutex<Comparison>,
     unexplained: Mutex<VecDeque<Unexplained>>,
     created: Mutex<VecDeque<Created>>,
+    latest: Mutex<LatestChanges>,
     /// Changes that could not be looked at, because there were too many of them.
     unchecked: Mutex<u64>,
     arrived: Notify,
@@ -70,6 +74,7 @@ impl Shadow {
             comparison: Mutex::new(Comparison::new(window)),
             unexplained: Mutex::default(),
             created: Mutex::default(),
+            latest: Mutex::default(),
             unchecked: Mutex::default(),
             arrived: Notify::new(),
             started: moment(&clocks),

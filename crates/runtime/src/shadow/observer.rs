@@ -31,8 +31,9 @@ pub(super) struct Unexplained {
     pub(super) kind: KindEntry,
     pub(super) change: AnyChange,
     pub(super) observed: Observed,
-    /// When it arrived.
+    /// When it arrived, and its number among all changes.
     at: Duration,
+    number: u64,
     /// How often it was looked at already.
     attempts: usize,
     /// The field manager of another client that made it; empty if it is not known.
@@ -56,6 +57,8 @@ const CREATED_MAX: usize = 2000;
 struct CacheObserver {
     shadow: Shadow,
     kind: KindEntry,
+    /// Whether changes are compared. Others only explain some that are.
+    is_compared: bool,
     /// The objects that exist at the start are not changes.
     is_started: AtomicBool,
 }
@@ -65,17 +68,23 @@ impl EventHandler for CacheObserver {
         if !self.is_started.load(Ordering::Acquire) {
             return;
         }
-        for change in changes {
+        let at = self.shadow.now().monotonic;
+        for change in changes.iter().filter(|change| !change.resync && !change.is_unchanged()) {
+            let number = self.shadow.0.latest.lock().add(at, &self.kind, change);
+            if !self.is_compared {
+                continue;
+            }
             let Some(observed) = Observed::of(self.kind.resource(), change) else { continue };
             self.remember_creation(change, &observed);
             let explained = self.shadow.compare(|comparison, now| comparison.observed(&observed, now));
             if explained.is_none() {
-                let (kind, change, at) = (self.kind.clone(), change.clone(), self.shadow.now().monotonic);
+                let (kind, change) = (self.kind.clone(), change.clone());
                 let unexplained = Unexplained {
                     kind,
                     change,
                     observed,
                     at,
+                    number,
                     attempts: 0,
                     by: None,
                     replacements: Vec::new(),
@@ -130,16 +139,17 @@ impl Shadow {
     /// Observes each cache once it is synced.
     async fn observe(&self, hindsight: &Hindsight, observers: &mut Vec<(Arc<Cache>, Arc<dyn EventHandler>)>) {
         let mut synced: FuturesUnordered<_> = hindsight
-            .written_caches()
+            .caches()
             .into_iter()
-            .map(async |cache| {
+            .map(async |(cache, is_compared)| {
                 cache.wait_for_sync().await;
-                cache
+                (cache, is_compared)
             })
             .collect();
-        while let Some(cache) = synced.next().await {
+        while let Some((cache, is_compared)) = synced.next().await {
             let (kind, shadow) = (cache.entry().clone(), self.clone());
-            let observer = Arc::new(CacheObserver { shadow, kind, is_started: AtomicBool::new(false) });
+            let observer =
+                Arc::new(CacheObserver { shadow, kind, is_compared, is_started: AtomicBool::new(false) });
             let handler: Arc<dyn EventHandler> = observer.clone();
             cache.add_event_handler(handler.clone());
             observer.is_started.store(true, Ordering::Release);
@@ -195,7 +205,12 @@ impl Shadow {
             return true;
         }
         change.replacements = self.replacements_of(change);
-        let (suspect, reason) = match hindsight.ask(change, !is_first).await {
+        let mut answer = hindsight.ask(change, !is_first).await;
+        if !is_first && matches!(answer, Answer::NotWanted(..)) {
+            let undo = self.0.latest.lock().rewind(change.number, &change.kind, &change.change);
+            answer = hindsight.ask_without(change, &undo, true).await;
+        }
+        let (suspect, reason) = match answer {
             Answer::Wanted(by) => {
                 let (decider, wanted) = *by;
                 self.compare(|comparison, now| comparison.agreed(&decider, &wanted, now));

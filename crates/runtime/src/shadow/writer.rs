@@ -81,6 +81,8 @@ async fn need(executor: &Executor, write: &Write) -> Need {
     let is_needed = match &write.action {
         Action::Edit(edit) => edit_is_needed(executor, &write.target, edit).await,
         Action::PatchMetadata(patch) => patch_is_needed(executor, &write.target, patch).await,
+        // A shorter grace period would change a terminating object.
+        Action::Delete { grace_seconds: None, .. } => !is_terminating(executor, &write.target),
         _ => true,
     };
     if is_needed { Need::Wanted } else { Need::Unneeded }
@@ -115,6 +117,15 @@ async fn patch_is_needed(executor: &Executor, target: &Target, patch: &PatchMeta
 
 fn has_uid(metadata: &Value, target: &Target) -> bool {
     target.uid.is_empty() || Uid::from(metadata["uid"].as_str().unwrap_or_default()) == target.uid
+}
+
+fn is_terminating(executor: &Executor, target: &Target) -> bool {
+    let cached =
+        executor.caches.unfiltered_cache(&target.resource).and_then(|cache| cache.object(&target.key));
+    cached.is_some_and(|cached| {
+        let meta = cached.meta();
+        meta.deletion_timestamp.is_some() && (target.uid.is_empty() || meta.uid == target.uid)
+    })
 }
 
 /// The controller that owns a cached object.
