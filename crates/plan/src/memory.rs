@@ -10,12 +10,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 ///
 /// It is empty when a process starts. The documentation of each use states what a restart or failover loses and why
 /// that is safe.
-pub struct Memory<T>(Arc<Mutex<T>>);
+pub struct Memory<T>(Arc<Mutex<States<T>>>);
 
-impl<T> Memory<T> {
+struct States<T> {
+    now: T,
+    /// As it was in a new process.
+    initial: T,
+}
+
+impl<T: Clone> Memory<T> {
     /// State with this initial value.
     pub fn new(initial: T) -> Self {
-        Self(Arc::new(Mutex::new(initial)))
+        Self(Arc::new(Mutex::new(States { now: initial.clone(), initial })))
     }
 }
 
@@ -24,20 +30,25 @@ impl<T: Clone + Send + 'static> Memory<T> {
     /// run, `f` gets a copy; see [`ScratchMemory`].
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         if !IN_USE.with_borrow(Option::is_some) {
-            return f(&mut self.lock());
+            return f(&mut self.lock().now);
         }
         // Taken out while `f` runs, which may use other states.
         let address = Arc::as_ptr(&self.0).addr();
-        let copied =
-            IN_USE.with_borrow_mut(|copies| copies.as_mut().and_then(|copies| copies.remove(&address)));
+        let (copied, is_new_process) = IN_USE.with_borrow_mut(|copies| {
+            let copies = copies.as_mut();
+            copies.map_or((None, false), |copies| (copies.states.remove(&address), copies.is_new_process))
+        });
         let mut copy = copied.and_then(|copy| copy.downcast::<T>().ok());
-        let mut state = copy.take().unwrap_or_else(|| Box::new(self.lock().clone()));
+        let mut state = copy.take().unwrap_or_else(|| {
+            let states = self.lock();
+            Box::new(if is_new_process { states.initial.clone() } else { states.now.clone() })
+        });
         let result = f(&mut state);
-        IN_USE.with_borrow_mut(|copies| copies.as_mut().map(|copies| copies.insert(address, state)));
+        IN_USE.with_borrow_mut(|copies| copies.as_mut().map(|copies| copies.states.insert(address, state)));
         result
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, T> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, States<T>> {
         // A reconcile that panics is retried; the state it left half changed is as good as any other.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,13 +60,17 @@ impl<T> Clone for Memory<T> {
     }
 }
 
-impl<T: Default> Default for Memory<T> {
+impl<T: Clone + Default> Default for Memory<T> {
     fn default() -> Self {
         Self::new(T::default())
     }
 }
 
-type Copies = BTreeMap<usize, Box<dyn Any + Send>>;
+#[derive(Default)]
+struct Copies {
+    states: BTreeMap<usize, Box<dyn Any + Send>>,
+    is_new_process: bool,
+}
 
 thread_local! {
     /// The copies of the dry run that this thread is in, if it is in one.
@@ -69,6 +84,12 @@ thread_local! {
 pub struct ScratchMemory(Option<Copies>);
 
 impl ScratchMemory {
+    /// Every memory is as in a process that has just started.
+    #[must_use]
+    pub fn of_new_process() -> Self {
+        Self(Some(Copies { is_new_process: true, ..Copies::default() }))
+    }
+
     /// Runs `f` on copies of all memories. The copies live as long as this value; scopes cannot be nested.
     pub fn scope<R>(&mut self, f: impl FnOnce() -> R) -> R {
         let outer = IN_USE.replace(Some(self.0.take().unwrap_or_default()));
@@ -92,6 +113,16 @@ impl Drop for Restore<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dry_run_of_a_new_process_starts_with_the_initial_memory() {
+        let numbers = Memory::new(vec![1]);
+        numbers.with(|numbers| numbers.push(2));
+        let mut scratch = ScratchMemory::of_new_process();
+        scratch.scope(|| numbers.with(|numbers| numbers.push(3)));
+        scratch.scope(|| numbers.with(|numbers| assert_eq!(*numbers, [1, 3])));
+        numbers.with(|numbers| assert_eq!(*numbers, [1, 2]));
+    }
 
     #[test]
     fn dry_run_changes_a_copy_of_the_memory() {

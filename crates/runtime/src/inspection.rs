@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use keleustes_objects::Resource;
-use keleustes_plan::{AnyReconciler, Controller, Grant, Item, KindEntry, Observer, Watch};
+use keleustes_plan::{AnyReconciler, Controller, Grant, Item, KindEntry, Observer, StartStep, Watch};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -43,6 +43,7 @@ pub(crate) struct RegisteredLoop {
     pub(crate) watches: Vec<Watch>,
     pub(crate) reads: Vec<KindEntry>,
     pub(crate) initial_items: Vec<Item>,
+    pub(crate) start_step: Option<StartStep>,
     pub(crate) reconciler: Arc<dyn AnyReconciler>,
 }
 
@@ -87,6 +88,7 @@ impl Inspection {
                 watches: a_loop.watches.clone(),
                 reads: a_loop.reads.clone(),
                 initial_items: a_loop.initial_items.clone(),
+                start_step: a_loop.start_step.clone(),
                 reconciler: a_loop.reconciler.clone(),
             });
             let entry = Arc::new(RegisteredController {

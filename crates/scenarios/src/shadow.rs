@@ -104,7 +104,7 @@ impl ShadowBeside {
         flags.extend_from_slice(extra_flags);
         let args = plane.manager_args_with(port, &flags);
         let process = Manager::Ours(built_manager()?).start_with(plane, "shadow", &args)?;
-        Ok(Self { port, kubeconfig: plane.kubeconfig(User::Admin).to_owned(), window, process })
+        Ok(Self { port, kubeconfig: plane.kubeconfig(User::Admin), window, process })
     }
 
     /// The report, as the command prints it.

@@ -13,8 +13,12 @@ use super::CacheReader;
 pub(crate) type StateBefore = (Key, Option<Arc<dyn AnyObject>>);
 
 /// Changes that a view is to be without.
-#[derive(Clone, Default)]
-pub(crate) struct Undo(Vec<(KindEntry, Vec<StateBefore>)>);
+#[derive(Clone)]
+pub(crate) struct Undo {
+    kinds: Vec<(KindEntry, Vec<StateBefore>)>,
+    /// Whether the view is that of an earlier moment. Memories of controllers are then those of a process that starts.
+    pub(crate) is_rewound: bool,
+}
 
 /// What a store held before changes were undone in it.
 struct Aside {
@@ -25,14 +29,19 @@ struct Aside {
 impl Undo {
     /// Changes of one kind.
     pub(crate) fn of(kind: KindEntry, states: Vec<StateBefore>) -> Self {
-        Self(vec![(kind, states)])
+        Self { kinds: vec![(kind, states)], is_rewound: false }
+    }
+
+    /// No changes yet: the view becomes that of an earlier moment.
+    pub(crate) fn rewinding() -> Self {
+        Self { kinds: Vec::new(), is_rewound: true }
     }
 
     /// Adds a change. It must be older than the ones before it, because the oldest state of an object counts.
     pub(crate) fn add_older(&mut self, kind: &KindEntry, (key, state): StateBefore) {
-        let states = match self.0.iter_mut().find(|(there, _)| there == kind) {
+        let states = match self.kinds.iter_mut().find(|(there, _)| there == kind) {
             Some((_, states)) => states,
-            None => &mut self.0.push_mut((kind.clone(), Vec::new())).1,
+            None => &mut self.kinds.push_mut((kind.clone(), Vec::new())).1,
         };
         match states.iter_mut().find(|(there, _)| *there == key) {
             Some((_, newer)) => *newer = state,
@@ -42,12 +51,12 @@ impl Undo {
 
     /// The states of objects of a kind.
     fn states(&self, kind: &KindEntry) -> Option<&[StateBefore]> {
-        self.0.iter().find(|(there, _)| there == kind).map(|(_, states)| states.as_slice())
+        self.kinds.iter().find(|(there, _)| there == kind).map(|(_, states)| states.as_slice())
     }
 
     /// The state of an object of a resource, if changes of it are undone.
     pub(crate) fn state(&self, resource: &Resource, key: &Key) -> Option<&Option<Arc<dyn AnyObject>>> {
-        let kinds = self.0.iter().filter(|(kind, _)| kind.resource() == resource);
+        let kinds = self.kinds.iter().filter(|(kind, _)| kind.resource() == resource);
         let mut states = kinds.flat_map(|(_, states)| states);
         states.find(|(there, _)| there == key).map(|(_, state)| state)
     }

@@ -146,11 +146,11 @@ impl Explainer {
         };
         let plans_left = if undo.is_some() { PLANS_MAX } else { 1 };
         let undo = undo.cloned();
+        let scratch = scratch_memory(a_loop, &reader, undo.as_ref());
         let mut io = DryRunIo { reader, undo, plans_left, executor, collected: collected.clone() };
         let mut context = Context::new(&mut io);
         let reconcile = a_loop.reconciler.reconcile_boxed(&mut context, item);
-        let finished =
-            OnScratch { reconcile, scratch: ScratchMemory::default(), collected: collected.clone() };
+        let finished = OnScratch { reconcile, scratch, collected: collected.clone() };
         let result = tokio::time::timeout(TIMEOUT, finished).await;
         let mut dry_run = std::mem::take(&mut *collected.lock());
         match result {
@@ -166,6 +166,21 @@ impl Explainer {
         }
         dry_run
     }
+}
+
+/// The memory of a dry run: a copy or, in a view of an earlier moment, what a process that starts then would have.
+fn scratch_memory(a_loop: &RegisteredLoop, reader: &CacheReader, undo: Option<&Undo>) -> ScratchMemory {
+    if !undo.is_some_and(|undo| undo.is_rewound) {
+        return ScratchMemory::default();
+    }
+    let mut scratch = ScratchMemory::of_new_process();
+    if let Some(start) = &a_loop.start_step {
+        // A reconcile on the memory without this step ends with an answer, too.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            scratch.scope(|| with_view(reader, undo, &mut |view| drop(start(view))));
+        }));
+    }
+    scratch
 }
 
 fn with_view(reader: &CacheReader, undo: Option<&Undo>, f: &mut dyn FnMut(&View<'_>)) {

@@ -141,7 +141,7 @@ mod tests {
         let at_once = json!([user(), entry("kube-controller-manager", 5, "")]);
         let either = Author::Either("kubectl-create".into());
         assert_eq!(author_of(ObservedChange::Created, "1", &at_once), either);
-        let mut adopted = at_once.clone();
+        let mut adopted = at_once;
         adopted[0]["fieldsV1"] = json!({"f:metadata": {"f:labels": {}}, "f:spec": {"f:containers": {}}});
         adopted[1]["fieldsV1"] = json!({"f:metadata": {"f:ownerReferences": {}}});
         assert_eq!(author_of(ObservedChange::Created, "1", &adopted), Author::Other("kubectl-create".into()));

@@ -187,6 +187,8 @@ impl Hindsight {
         items.dedup();
         items.truncate(ITEMS_MAX);
         if items.is_empty() && thorough {
+            // As Endpoints are named after their Service.
+            items.extend(a_loop.keyed_by.as_ref().map(|_| Item::from(key)));
             items.extend(a_loop.initial_items.iter().take(ITEMS_MAX).cloned());
             items.extend(self.neighbours(a_loop, key));
         }

@@ -23,7 +23,7 @@ impl ShadowMetrics {
         };
         let unchecked = IntCounter::new(
             "keleustes_shadow_unchecked_changes_total",
-            "[ALPHA] Changes of objects that were not compared, because there were too many at once.",
+            "[ALPHA] Changes of objects that were not compared: too many at once, or another client wrote the object in the same second.",
         )
         .expect("metric names are valid");
         registry.register(Box::new(unchecked.clone())).expect("there is one shadow in a process");

@@ -57,7 +57,7 @@ struct Inner {
     unexplained: Mutex<VecDeque<Unexplained>>,
     created: Mutex<VecDeque<Created>>,
     latest: Mutex<LatestChanges>,
-    /// Changes that could not be looked at, because there were too many of them.
+    /// Changes that could not be compared: there were too many of them, or their author is not known.
     unchecked: Mutex<u64>,
     arrived: Notify,
     clocks: Clocks,

@@ -235,21 +235,23 @@ impl Shadow {
             self.count_unchecked();
             return true;
         }
-        let author = match hindsight.author_of(change).await {
-            // The leader has the same controllers.
-            Author::Either(by) if suspect == NO_CONTROLLER => Author::Other(by),
-            author => author,
-        };
-        match author {
-            Author::Leader | Author::Either(_) => {
+        match hindsight.author_of(change).await {
+            Author::Leader => {
                 if is_last {
                     let observed = &change.observed;
                     self.compare(|comparison, now| comparison.only_leader(suspect, observed, &reason, now));
                 }
                 is_last
             }
+            // Without a controller for it here, the leader has none either.
+            Author::Either(_) if suspect != NO_CONTROLLER => {
+                if is_last {
+                    self.count_unchecked();
+                }
+                is_last
+            }
             // What is expected after it may still have to be decided.
-            Author::Other(by) => {
+            Author::Other(by) | Author::Either(by) => {
                 change.by = Some(by);
                 !change.observed.is_controlled() || is_last
             }

@@ -34,7 +34,8 @@ pub struct ShadowReport {
     pub known_differences: Vec<Difference>,
     /// Changes of objects of controllers by other clients, the newest first.
     pub foreign_changes: Vec<ForeignChange>,
-    /// Changes that were not compared, because there were too many at once.
+    /// Changes that were not compared, because there were too many at once, or another client wrote the object in the
+    /// same second.
     pub unchecked_changes: u64,
     /// Decisions and differences that did not fit into memory.
     pub not_kept: u64,
@@ -144,7 +145,10 @@ impl ShadowReport {
         );
         if self.unchecked_changes + self.not_kept > 0 {
             let (unchecked, not_kept) = (self.unchecked_changes, self.not_kept);
-            let _ = writeln!(text, "Not compared: {unchecked} changes came too fast, {not_kept} did not fit");
+            let _ = writeln!(
+                text,
+                "Not compared: {unchecked} changes (too fast, or two authors in one second), {not_kept} did not fit"
+            );
         }
     }
 

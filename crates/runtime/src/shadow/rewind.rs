@@ -1,8 +1,9 @@
 //! The latest changes of all caches, so that a view can be rewound to the moment of one of them.
 //!
-//! A leader makes several writes in one reconcile, and users go on. When the leader's first write is looked at, later
+//! A leader makes several writes in one reconcile, and users go on. When the leader's first write is checked, later
 //! changes may hide why it was made: a CronJob whose status names the Job that was created, a Deployment that is paused by
-//! now. So a controller is also asked in a view without the changes that came after it.
+//! now. So a controller is also asked in a view without the changes that came after it, with the memory of a process that
+//! starts at that moment.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -46,7 +47,7 @@ impl LatestChanges {
 
     /// Undoes a change with this number and what happened after it, in its namespace and outside of namespaces.
     pub(super) fn rewind(&self, number: u64, kind: &KindEntry, change: &AnyChange) -> Undo {
-        let mut undo = Undo::default();
+        let mut undo = Undo::rewinding();
         let Some(meta) = change.meta() else { return undo };
         let is_near = |other: &AnyChange| {
             let other = other.meta().map(|meta| &meta.key.namespace);
