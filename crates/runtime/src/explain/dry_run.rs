@@ -14,8 +14,8 @@ use std::time::Duration;
 use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta};
 use keleustes_plan::{
     Action, AnyChange, Applied, BoxFuture, Context, Effects, FetchResult, Item, KindEntry, ListRequest,
-    ListResult, Outcome, Plan, ReadRequest, ReconcileError, ReconcileIo, Requeue, ScratchMemory, Step, View,
-    Write,
+    ListResult, MetadataPage, MonitorState, Outcome, PageRequest, Plan, ReadRequest, ReconcileError,
+    ReconcileIo, Requeue, ScratchMemory, Step, View, Write,
 };
 use parking_lot::Mutex;
 
@@ -304,6 +304,27 @@ impl ReconcileIo for DryRunIo {
 
     fn read<'a>(&'a mut self, request: &'a ReadRequest) -> BoxFuture<'a, FetchResult> {
         Box::pin(self.executor.read_any(request))
+    }
+
+    fn list_page<'a>(
+        &'a mut self,
+        request: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<MetadataPage, ApiError>> {
+        Box::pin(self.executor.list_page(request))
+    }
+
+    fn monitor<'a>(&'a mut self, resource: &'a Resource, _: Duration) -> BoxFuture<'a, MonitorState> {
+        let caches = &self.executor.caches;
+        Box::pin(async move {
+            match caches.all_monitors() {
+                Some(monitors) => monitors.state_of(resource, Duration::ZERO, caches).await,
+                None => MonitorState::Missing,
+            }
+        })
+    }
+
+    fn read_openapi<'a>(&'a mut self, document: &'a str, hash: &'a str) -> BoxFuture<'a, FetchResult> {
+        Box::pin(self.executor.read_openapi(document, hash))
     }
 
     fn cached_discovery(&mut self) -> BoxFuture<'_, Result<Arc<DiscoveredResources>, ApiError>> {

@@ -188,7 +188,7 @@ impl Hindsight {
         items.truncate(ITEMS_MAX);
         if items.is_empty() && thorough {
             // As Endpoints are named after their Service.
-            items.extend(a_loop.keyed_by.as_ref().map(|_| Item::from(key)));
+            items.push(key.into());
             items.extend(a_loop.initial_items.iter().take(ITEMS_MAX).cloned());
             items.extend(self.neighbours(a_loop, key));
         }
