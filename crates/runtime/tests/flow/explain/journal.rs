@@ -54,6 +54,26 @@ async fn explaining_writes_nothing_and_changes_no_memory() {
     assert_eq!(stuck.cluster.writes().len(), before);
 }
 
+/// The caches of a controller are filled, and it does not run.
+async fn standby(cluster: &TestCluster, controller: &str) -> Explainer {
+    let chosen = enabled_controllers(&ControllersOptions::default(), &|name| name == controller).unwrap();
+    for controller in &chosen {
+        keleustes_runtime::loops::prepare(controller, &cluster.caches);
+    }
+    let inspection = cluster.context.inspection.clone();
+    inspection.register(&chosen);
+    settle().await;
+    wait(Duration::from_secs(1)).await;
+    Explainer {
+        inspection,
+        caches: cluster.caches.clone(),
+        clocks: cluster.context.clocks.clone(),
+        metrics: cluster.metrics.clone(),
+        client: cluster.client(),
+        lease: None,
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn standby_computes_what_it_would_do_and_says_so() {
     let cluster = TestCluster::new();
@@ -62,23 +82,7 @@ async fn standby_computes_what_it_would_do_and_says_so() {
         .seed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}))
         .unwrap();
     cluster.server.seed(deployment("RollingUpdate", 2)).unwrap();
-    let chosen =
-        enabled_controllers(&ControllersOptions::default(), &|name| name == "deployment-controller").unwrap();
-    for controller in &chosen {
-        keleustes_runtime::loops::prepare(controller, &cluster.caches);
-    }
-    let inspection = cluster.context.inspection.clone();
-    inspection.register(&chosen);
-    settle().await;
-    wait(Duration::from_secs(1)).await;
-    let explainer = Explainer {
-        inspection,
-        caches: cluster.caches.clone(),
-        clocks: cluster.context.clocks.clone(),
-        metrics: cluster.metrics.clone(),
-        client: cluster.client(),
-        lease: None,
-    };
+    let explainer = standby(&cluster, "deployment-controller").await;
     let request = ExplainRequest {
         resource: "deploy".to_owned(),
         name: "web".to_owned(),
@@ -96,6 +100,25 @@ async fn standby_computes_what_it_would_do_and_says_so() {
         explainer.explain(&unknown).await.unwrap_err(),
         ExplainError::UnknownResource("widgets".to_owned())
     );
+}
+
+/// It lists a page of the resource before it decides.
+#[tokio::test(start_paused = true)]
+async fn migration_that_would_start_is_explained() {
+    let cluster = TestCluster::new();
+    let migration = json!({"apiVersion": "storagemigration.k8s.io/v1", "kind": "StorageVersionMigration",
+        "metadata": {"name": "maps"}, "spec": {"resource": {"group": "", "resource": "configmaps"}},
+        "status": {"conditions": [{"type": "Running", "status": "True", "reason": "", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    cluster.server.seed(migration).unwrap();
+    let explainer = standby(&cluster, "storage-version-migrator-controller").await;
+    let request = ExplainRequest {
+        resource: "storageversionmigration".to_owned(),
+        name: "maps".to_owned(),
+        namespace: String::new(),
+    };
+    let text = explainer.explain(&request).await.unwrap().text();
+    assert!(text.contains("Wants:    update storageversionmigrations") && !text.contains("Fails:"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
