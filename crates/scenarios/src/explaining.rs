@@ -6,10 +6,12 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{ControlPlane, Process, User};
+use kube::ResourceExt as _;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::TestCluster;
@@ -132,8 +134,12 @@ pub(crate) async fn explain_needs_the_documented_role_and_works_on_a_standby(
     let standby = Explaining::start(real, "explaining-standby")?;
     let text = standby.explain_until(cluster, &caller, &web, "Manager:      standby (leader: ").await?;
     ensure!(!text.contains("leader: unknown"), "{text}");
-    let text = standby.explain_until(cluster, &caller, &web, "Wants:    create pods").await?;
+    let text = standby.explain_until(cluster, &caller, &web, "exceeded quota: small").await?;
     ensure!(first_five(&text).contains("exceeded quota: small"), "{text}");
+    let sets = cluster.api::<ReplicaSet>(&namespace).list(&ListParams::default()).await?;
+    let set = sets.items.first().context("a ReplicaSet")?.name_any();
+    let set = ["rs", set.as_str(), "-n", &namespace];
+    standby.explain_until(cluster, &caller, &set, "Wants:    create pods").await?;
 
     formats_and_plugin(&leader, plane, &caller, &namespace)?;
     drop((leader, standby));
