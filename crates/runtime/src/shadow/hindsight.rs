@@ -159,11 +159,15 @@ impl Hindsight {
         (has_owners && meta.owner_references.iter().all(owner_is_leaving)).then_some(GARBAGE_COLLECTOR)
     }
 
-    /// The controllers that may have made a change, according to their grants.
+    /// The controllers that may have made a change, according to their grants: first those that are about such objects.
     fn suspects(&self, change: &Unexplained) -> Vec<Arc<RegisteredController>> {
         let resource = change.kind.resource();
         let mut controllers = self.explainer.inspection.controllers();
         controllers.retain(|controller| may_make(controller.grants, resource, change.observed.change));
+        let is_about = |controller: &Arc<RegisteredController>| {
+            controller.loops.iter().any(|a_loop| a_loop.is_keyed_by(resource))
+        };
+        controllers.sort_by_key(|controller| !is_about(controller));
         controllers
     }
 

@@ -22,6 +22,9 @@ use crate::explain::Explainer;
 /// arrive after it.
 const RETRIES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
 
+/// To how many changes a view is rewound: a change, and those before it.
+const STEPS_BACK: usize = 6;
+
 /// How many live reads per second find out who made a change, and how many at once.
 const READS_PER_SECOND: f64 = 20.0;
 const READS_BURST: f64 = 100.0;
@@ -205,12 +208,7 @@ impl Shadow {
             return true;
         }
         change.replacements = self.replacements_of(change);
-        let mut answer = hindsight.ask(change, !is_first).await;
-        if !is_first && matches!(answer, Answer::NotWanted(..)) {
-            let undo = self.0.latest.lock().rewind(change.number, &change.kind, &change.change);
-            answer = hindsight.ask_without(change, &undo, true).await;
-        }
-        let (suspect, reason) = match answer {
+        let (suspect, reason) = match self.ask(hindsight, change).await {
             Answer::Wanted(by) => {
                 let (decider, wanted) = *by;
                 self.compare(|comparison, now| comparison.agreed(&decider, &wanted, now));
@@ -261,6 +259,27 @@ impl Shadow {
                 !change.observed.is_controlled() || change.by.is_none() || is_last
             }
         }
+    }
+
+    /// Asks in a view without the change, then in one that is rewound to it and, the last time, to the changes before it.
+    async fn ask(&self, hindsight: &Hindsight, change: &Unexplained) -> Answer {
+        let steps = match change.attempts {
+            0 => 0,
+            attempts if attempts < RETRIES.len() => 1,
+            _ => STEPS_BACK,
+        };
+        let mut answer = hindsight.ask(change, change.attempts > 0).await;
+        for before in 0..steps {
+            if matches!(answer, Answer::Wanted(_)) {
+                break;
+            }
+            let undo = self.0.latest.lock().rewind(change.number, &change.kind, &change.change, before);
+            answer = match (answer, hindsight.ask_without(change, &undo, true).await) {
+                (_, wanted @ Answer::Wanted(_)) => wanted,
+                (first, Answer::NotWanted(..)) => first,
+            };
+        }
+        answer
     }
 
     fn report_foreign(&self, hindsight: &Hindsight, change: &Unexplained) {

@@ -45,8 +45,9 @@ impl LatestChanges {
         number
     }
 
-    /// Undoes a change with this number and what happened after it, in its namespace and outside of namespaces.
-    pub(super) fn rewind(&self, number: u64, kind: &KindEntry, change: &AnyChange) -> Undo {
+    /// Undoes a change with this number and what happened after it, in its namespace and outside of namespaces; also the
+    /// last few changes before it, because a leader may have decided earlier, and written something else first.
+    pub(super) fn rewind(&self, number: u64, kind: &KindEntry, change: &AnyChange, before: usize) -> Undo {
         let mut undo = Undo::rewinding();
         let Some(meta) = change.meta() else { return undo };
         let is_near = |other: &AnyChange| {
@@ -55,14 +56,16 @@ impl LatestChanges {
                 other.is_empty() || meta.key.namespace.is_empty() || *other == meta.key.namespace
             })
         };
-        let later = self.changes.iter().rev().filter(|one| one.number != number);
-        let later = later.filter(|one| is_near(&one.change) && is_later(one, number, change));
-        for one in later.take(UNDONE_MAX) {
-            if let Some(meta) = one.change.meta() {
-                undo.add_older(&one.kind, (meta.key.clone(), one.change.old.clone()));
+        let near = self.changes.iter().rev().filter(|one| one.number != number && is_near(&one.change));
+        let (later, earlier): (Vec<_>, Vec<_>) = near.partition(|one| is_later(one, number, change));
+        let mut add = |kind: &KindEntry, change: &AnyChange| {
+            if let Some(meta) = change.meta() {
+                undo.add_older(kind, (meta.key.clone(), change.old.clone()));
             }
-        }
-        undo.add_older(kind, (meta.key.clone(), change.old.clone()));
+        };
+        later.iter().take(UNDONE_MAX).for_each(|one| add(&one.kind, &one.change));
+        add(kind, change);
+        earlier.iter().take(before).for_each(|one| add(&one.kind, &one.change));
         undo
     }
 }
@@ -110,11 +113,17 @@ mod tests {
         add(&change(object("after", "6"), object("after", "7")));
         add(&change(object("asked", "5"), object("asked", "8")));
         add(&change(object("deleted", "2"), None));
-        let undo = latest.rewind(number, &kind, &asked);
+        let undo = latest.rewind(number, &kind, &asked, 0);
         assert_eq!(version(&undo, "asked"), Some(Some("3".to_owned())));
         assert_eq!(version(&undo, "after"), Some(Some("2".to_owned())));
         assert_eq!(version(&undo, "deleted"), Some(Some("2".to_owned())));
         assert_eq!((version(&undo, "before"), version(&undo, "late")), (None, None));
+        let undo = latest.rewind(number, &kind, &asked, 2);
+        assert_eq!(
+            version(&undo, "before"),
+            Some(Some("1".to_owned())),
+            "what the leader may have written first"
+        );
     }
 
     #[test]

@@ -16,6 +16,8 @@ const EXTRA_FLAGS: &[&str] = &["--v=4"];
 
 /// The default of `--shadow-window`.
 const SHADOW_WINDOW: Duration = Duration::from_secs(30);
+/// The same for autoscalers: the original learns of new kinds every 30 s, and scales every 15 s.
+const SHADOW_WINDOW_OF_SCALING: Duration = Duration::from_secs(60);
 
 /// Scenarios that start a second manager with other flags: the shadow has those of the leader.
 const NOT_SHADOWED: &[&str] = &["unused_legacy_token_is_invalidated_and_then_deleted"];
@@ -168,7 +170,8 @@ async fn play(args: &Args, group: &Group, tally: &mut Tally) -> anyhow::Result<(
 async fn start_shadow(cluster: &RealCluster, group: &Group) -> anyhow::Result<ShadowBeside> {
     let flags: Vec<String> =
         EXTRA_FLAGS.iter().chain(group.manager_args).map(|&flag| flag.to_owned()).collect();
-    let shadow = ShadowBeside::start(cluster.plane(), SHADOW_WINDOW, &flags)?;
+    let window = if group.has_metrics { SHADOW_WINDOW_OF_SCALING } else { SHADOW_WINDOW };
+    let shadow = ShadowBeside::start(cluster.plane(), window, &flags)?;
     shadow.wait_until_ready().await?;
     Ok(shadow)
 }
