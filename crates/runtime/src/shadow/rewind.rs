@@ -15,6 +15,8 @@ use crate::caches::Undo;
 /// How many changes are kept, and for how long.
 const KEPT_MAX: usize = 5000;
 const KEPT_FOR: Duration = Duration::from_secs(20);
+/// How long after its first write a leader makes the last one of a reconcile.
+const ONE_RECONCILE: Duration = Duration::from_secs(1);
 /// How many changes are undone at most.
 const UNDONE_MAX: usize = 300;
 
@@ -65,7 +67,13 @@ impl LatestChanges {
         };
         later.iter().take(UNDONE_MAX).for_each(|one| add(&one.kind, &one.change));
         add(kind, change);
-        earlier.iter().take(before).for_each(|one| add(&one.kind, &one.change));
+        // Not of the object itself: whoever made its last change would explain this one, too.
+        let at = self.changes.iter().find(|one| one.number == number).map(|one| one.at).unwrap_or_default();
+        let is_recent = |one: &&&LatestChange| {
+            let is_same = one.change.meta().is_some_and(|other| other.key == meta.key) && one.kind == *kind;
+            !is_same && at.saturating_sub(one.at) <= ONE_RECONCILE
+        };
+        earlier.iter().filter(is_recent).take(before).for_each(|one| add(&one.kind, &one.change));
         undo
     }
 }
@@ -104,6 +112,7 @@ mod tests {
         let (kind, mut latest) = (KindEntry::of::<Namespace>(), LatestChanges::default());
         let change = |old, new| AnyChange { old, new, resync: false };
         let mut add = |change: &AnyChange| latest.add(Duration::ZERO, &kind, change);
+        add(&change(object("asked", "2"), object("asked", "3")));
         add(&change(object("before", "1"), object("before", "4")));
         let asked = change(object("asked", "3"), object("asked", "5"));
         let number = add(&asked);
