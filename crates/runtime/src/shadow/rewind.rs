@@ -67,7 +67,7 @@ impl LatestChanges {
         };
         later.iter().take(UNDONE_MAX).for_each(|one| add(&one.kind, &one.change));
         add(kind, change);
-        // Not of the object itself: whoever made its last change would explain this one, too.
+        // Not of the object itself: the controller that made its last change would explain this one, too.
         let at = self.changes.iter().find(|one| one.number == number).map(|one| one.at).unwrap_or_default();
         let is_recent = |one: &&&LatestChange| {
             let is_same = one.change.meta().is_some_and(|other| other.key == meta.key) && one.kind == *kind;
