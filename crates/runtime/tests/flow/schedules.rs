@@ -12,10 +12,12 @@ use crate::test_cluster::{START_NANOSECONDS, TestCluster, wait};
 const HOUR: Duration = Duration::from_secs(3600);
 const SCHEDULED_AT: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
+/// A CronJob as the API server would store it: seeded objects are not defaulted, and without limits all Jobs are kept.
 #[expect(clippy::needless_pass_by_value, reason = "`json!` makes values")]
 fn cron_job(name: &str, fields: Value) -> Value {
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
-    let mut spec = json!({"timeZone": "Etc/UTC", "jobTemplate": {"spec": {"template": template}}});
+    let mut spec = json!({"timeZone": "Etc/UTC", "jobTemplate": {"spec": {"template": template}},
+        "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1});
     for (field, value) in fields.as_object().unwrap() {
         spec[field] = value.clone();
     }
