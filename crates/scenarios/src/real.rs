@@ -197,7 +197,8 @@ impl RealCluster {
             builder = builder.with_scheduler();
         }
         if group.has_metrics {
-            builder = builder.with_kwok(2).with_metrics_server().with_metrics_adapter();
+            // One node, so that the scheduler has no choice that could differ between two clusters.
+            builder = builder.with_kwok(1).with_metrics_server().with_metrics_adapter();
         }
         if matches!(manager, Manager::Original) {
             builder = builder.with_program(Program::KubeControllerManager);
