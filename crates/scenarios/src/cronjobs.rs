@@ -1,10 +1,15 @@
 //! CronJobs create a Job for the most recent time that is due, as their concurrency policy allows.
 //!
-//! Schedules have a minute, or a few years, between their times, so the scenarios wait for none: they set the time of
-//! the last run to the year 2020, and the most recent time since then is due at once. An external controller manages
-//! the Jobs: the scenarios finish them.
+//! Schedules have a minute, or a few years, between their times, so all scenarios but one wait for none: they set
+//! the time of the last run to the year 2020, and the most recent time since then is due at once. An external controller
+//! manages the Jobs: the scenarios finish them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
@@ -237,6 +242,52 @@ pub(crate) async fn cron_job_keeps_its_newest_finished_jobs(cluster: &TestCluste
     cluster.settle().await;
     fixture.patch(json!({"failedJobsHistoryLimit": 0})).await?;
     ensure!(fixture.jobs(1).await?[0].uid() == second.uid(), "a failed Job was kept");
+    Ok(())
+}
+
+const MANY: usize = 1000;
+
+/// Proves CRON-43.
+pub(crate) async fn thousand_cron_jobs_of_one_minute_run_once_each(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = CronJobFixture::begin(cluster, json!({})).await?;
+    let created = fixture.cron_jobs.get("c").await?.metadata.creation_timestamp.context("no time")?.0;
+    // A minute that begins once all of them exist.
+    let due = Timestamp::from_second((created.as_second() / 60 + 2) * 60)?;
+    let schedule = due.strftime("%-M %-H * * *").to_string();
+    let create = async |n: usize| {
+        let spec = json!({"schedule": schedule, "timeZone": "Etc/UTC", "jobTemplate": {"spec": job_spec()}});
+        let body = json!({"metadata": {"name": format!("many-{n:03}")}, "spec": spec});
+        cluster.create(&fixture.cron_jobs, body).await
+    };
+    stream::iter(0..MANY).map(create).buffer_unordered(8).try_collect::<Vec<_>>().await?;
+    ensure!(
+        fixture.jobs.list_metadata(&ListParams::default()).await?.items.is_empty(),
+        "a Job exists too early"
+    );
+    tokio::time::sleep(Duration::try_from(due.duration_since(created))?).await;
+    // The original may send twenty requests per second, and needs minutes.
+    for count in [MANY / 4, MANY / 2, MANY * 3 / 4, MANY] {
+        let active = async || {
+            let listed = fixture.cron_jobs.list(&ListParams::default()).await?.items;
+            let is_active =
+                |one: &&CronJob| one.status.as_ref().is_some_and(|status| status.active.is_some());
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            Ok((listed.iter().filter(is_active).count() >= count).then_some(()))
+        };
+        cluster.eventually(&format!("{count} active CronJobs"), active).await?;
+    }
+    let jobs = fixture.jobs(MANY).await?;
+    let mut owners = BTreeSet::new();
+    for job in &jobs {
+        let stamp = job.annotations().get("batch.kubernetes.io/cronjob-scheduled-timestamp");
+        ensure!(stamp == Some(&due.to_string()), "{} is scheduled for {stamp:?}", job.name_any());
+        let early = job.metadata.creation_timestamp.as_ref().is_none_or(|time| time.0 < due);
+        ensure!(!early, "{} exists before its time", job.name_any());
+        owners.extend(job.owner_references().iter().map(|owner| owner.name.clone()));
+    }
+    ensure!(owners.len() == MANY, "{} CronJobs have run", owners.len());
     Ok(())
 }
 

@@ -256,6 +256,7 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere cronjobs::replacing_cron_job_deletes_the_running_job;
     Anywhere cronjobs::suspended_or_late_cron_job_creates_no_job;
     Anywhere cronjobs::cron_job_keeps_its_newest_finished_jobs;
+    Slow cronjobs::thousand_cron_jobs_of_one_minute_run_once_each;
     Anywhere cronjobs::finished_job_is_deleted_after_its_ttl;
     Anywhere resource_claims::claims_of_a_deployment_are_created_recorded_and_released;
     Anywhere resource_claims::completed_pod_releases_its_generated_claim;

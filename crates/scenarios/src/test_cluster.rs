@@ -202,15 +202,16 @@ impl TestCluster {
         }
     }
 
-    /// Removes what an aborted scenario left behind: deletes all nodes, and starts the manager if it is not
-    /// running.
+    /// Removes what an aborted scenario left behind: deletes all nodes but those of kwok, which belong to the cluster, and
+    /// starts the manager if it is not running.
     ///
     /// # Errors
     /// If the server rejects a request, or the manager does not start.
     pub async fn clean_up(&self) -> anyhow::Result<()> {
         self.processes()?.ensure_manager_runs()?;
         let nodes: Api<Node> = Api::all(self.admin.clone());
-        nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        let of_scenarios = ListParams::default().labels("type!=kwok");
+        nodes.delete_collection(&DeleteParams::default(), &of_scenarios).await?;
         Ok(())
     }
 
