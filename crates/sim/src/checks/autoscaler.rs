@@ -27,8 +27,8 @@ pub struct Autoscalers {
 
 #[derive(Default)]
 struct Target {
-    /// Every spec that the autoscaler has had: a manager may act on an older one for a while.
-    specs: Vec<Value>,
+    /// Every spec that the autoscaler has had, and since when: a manager may act on an older one for a while.
+    specs: Vec<(Duration, Value)>,
     /// When the load, the autoscaler or the size was last changed, except by the autoscaler.
     disturbed_at: Duration,
     /// The changes of the size by the autoscaler that its controller knows of.
@@ -40,6 +40,15 @@ struct SizeChange {
     /// Which process made it: another one has forgotten it.
     process: (String, u32),
     by: i64,
+    /// Whether it surely counts for the policies of later changes.
+    is_remembered: bool,
+}
+
+impl SizeChange {
+    /// The field of a behavior that applies to it.
+    fn direction(&self) -> &'static str {
+        if self.by > 0 { "scaleUp" } else { "scaleDown" }
+    }
 }
 
 impl Checker for Autoscalers {
@@ -78,7 +87,11 @@ impl Checker for Autoscalers {
         let target = self.targets.entry((request.namespace.clone(), name.to_owned())).or_default();
         target.disturbed_at = write.at;
         if resource == "horizontalpodautoscalers" {
-            target.specs.extend(after);
+            // Its controller forgets the changes of an autoscaler that is deleted.
+            if after.is_none() {
+                target.changes.clear();
+            }
+            target.specs.extend(after.map(|spec| (write.at, spec)));
         }
         Ok(())
     }
@@ -99,23 +112,25 @@ impl Autoscalers {
             sent_at: write.send_context.at,
             process: (write.party.to_string(), write.process_instance),
             by: to - from,
+            is_remembered: true,
         };
         let target_name = format!("Deployment {}/{}", request.namespace, request.name);
         let mut refused = format!("{target_name} has no autoscaler");
-        let is_permitted = target.specs.iter().any(|spec| match target.check_spec(spec, from, to, &change) {
-            Ok(()) => true,
-            Err(why) => {
-                refused = format!("{target_name} is scaled from {from} to {to}, {why}");
-                false
-            }
-        });
+        let is_permitted =
+            target.specs.iter().any(|(_, spec)| match target.check_spec(spec, from, to, &change) {
+                Ok(()) => true,
+                Err(why) => {
+                    refused = format!("{target_name} is scaled from {from} to {to}, {why}");
+                    false
+                }
+            });
         if !is_permitted {
             return Err(refused);
         }
         target.check_direction(&change).map_err(|why| format!("{target_name} {why}"))?;
         // The controller does not know of a change whose response was lost, and counts corrections of the size as others.
         if !write.response_lost {
-            target.changes.push(change);
+            target.remember(change);
         }
         Ok(())
     }
@@ -132,20 +147,39 @@ impl Target {
         if !(min..=max).contains(&from) {
             return Ok(());
         }
-        let direction = if change.by > 0 { "scaleUp" } else { "scaleDown" };
-        let policies = spec.pointer(&format!("/behavior/{direction}/policies")).and_then(Value::as_array);
-        for policy in policies.into_iter().flatten().filter(|policy| policy["type"] == "Pods") {
-            let period = u64::try_from(number(policy, "/periodSeconds")).unwrap_or_default();
-            let allowed = number(policy, "/value");
-            let since = change.sent_at.saturating_sub(Duration::from_secs(period));
-            let of_window =
-                self.changes.iter().filter(|one| one.process == change.process && one.sent_at > since);
+        for policy in policies(spec, change.direction()).filter(|policy| policy["type"] == "Pods") {
+            let (period, allowed) = (period(policy), number(policy, "/value"));
+            let since = change.sent_at.saturating_sub(period);
+            // What may be forgotten counts only where it permits more.
+            let is_counted = |one: &&SizeChange| {
+                let is_known = one.is_remembered || one.direction() != change.direction();
+                is_known && one.process == change.process && one.sent_at > since
+            };
+            let of_window = self.changes.iter().filter(is_counted);
             let sum = (of_window.map(|one| one.by).sum::<i64>() + change.by) * change.by.signum();
             if sum > allowed {
+                let period = period.as_secs();
                 return Err(format!("by {sum} within {period} s, where {allowed} are allowed"));
             }
         }
         Ok(())
+    }
+
+    /// Records a change as the original does: not for a spec without a behavior, and in the place of an earlier one in the
+    /// same direction that is older than all periods of the spec. A later spec with longer periods misses that one.
+    fn remember(&mut self, mut change: SizeChange) {
+        let replaced_at = self.specs.iter().skip(1).map(|(since, _)| *since).chain([Duration::MAX]);
+        let may_act = |replaced_at: Duration| replaced_at.saturating_add(KNOWN_WITHIN) > change.sent_at;
+        let acting = self.specs.iter().zip(replaced_at).filter(|(_, replaced_at)| may_act(*replaced_at));
+        let acting: Vec<&Value> = acting.map(|((_, spec), _)| spec).collect();
+        change.is_remembered = acting.iter().all(|spec| !spec["behavior"].is_null());
+        let periods = acting.iter().map(|spec| longest_period(spec, change.direction()));
+        let since = change.sent_at.saturating_sub(periods.min().unwrap_or_default());
+        for earlier in &mut self.changes {
+            let is_replaced = earlier.direction() == change.direction() && earlier.sent_at < since;
+            earlier.is_remembered &= !is_replaced;
+        }
+        self.changes.push(change);
     }
 
     /// Without a reason, a size that went up does not go down, or the other way round.
@@ -157,6 +191,21 @@ impl Target {
         }
         Ok(())
     }
+}
+
+fn policies<'a>(spec: &'a Value, direction: &str) -> impl Iterator<Item = &'a Value> {
+    let policies = spec.pointer(&format!("/behavior/{direction}/policies"));
+    policies.and_then(Value::as_array).into_iter().flatten()
+}
+
+fn period(policy: &Value) -> Duration {
+    Duration::from_secs(u64::try_from(number(policy, "/periodSeconds")).unwrap_or_default())
+}
+
+/// The longest period of the policies in a direction; that of the default policies if there are none.
+fn longest_period(spec: &Value, direction: &str) -> Duration {
+    const DEFAULT: Duration = Duration::from_secs(15);
+    policies(spec, direction).map(period).max().unwrap_or(DEFAULT)
 }
 
 fn bounds(spec: &Value) -> (i64, i64) {
@@ -259,6 +308,40 @@ mod tests {
         rescale(&mut checked, 70, 3, 4).unwrap();
         assert!(rescale(&mut checked, 110, 4, 2).is_err());
         rescale(&mut checked, 110, 9, 8).unwrap();
+    }
+
+    #[test]
+    fn changes_without_a_behavior_and_those_of_a_deleted_autoscaler_do_not_count() {
+        let mut checked = checker(3);
+        rescale(&mut checked, 10, 3, 5).unwrap();
+        let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/oar";
+        let mut change = observed(11, "user", Method::PUT, path, Value::Null);
+        change.after = Some(Arc::new(autoscaler("oar", 1)));
+        checked.0.on_write(&change, &checked.1).unwrap();
+        rescale(&mut checked, 12, 5, 6).unwrap();
+        rescale(&mut checked, 13, 6, 5).unwrap();
+        rescale(&mut checked, 14, 5, 7).unwrap();
+        rescale(&mut checked, 200, 5, 6).unwrap();
+        assert!(rescale(&mut checked, 210, 7, 8).is_err());
+        let mut deletion = observed(211, "user", Method::DELETE, path, Value::Null);
+        deletion.before = change.after;
+        checked.0.on_write(&deletion, &checked.1).unwrap();
+        rescale(&mut checked, 212, 7, 8).unwrap();
+    }
+
+    #[test]
+    fn change_that_a_later_one_has_replaced_does_not_count() {
+        let mut checked = checker(1);
+        rescale(&mut checked, 10, 2, 3).unwrap();
+        rescale(&mut checked, 41, 3, 4).unwrap();
+        let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/oar";
+        let mut change = observed(42, "user", Method::PUT, path, Value::Null);
+        change.after = Some(Arc::new(autoscaler("oar", 2)));
+        checked.0.on_write(&change, &checked.1).unwrap();
+        rescale(&mut checked, 43, 4, 5).unwrap();
+        assert!(
+            rescale(&mut checked, 44, 5, 6).unwrap_err().contains("by 3 within 60 s, where 2 are allowed")
+        );
     }
 
     #[test]
