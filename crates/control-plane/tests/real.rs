@@ -15,16 +15,16 @@ fn kubectl(plane: &ControlPlane, user: User, args: &[&str]) -> Result<String, St
     if answer.status.success() { Ok(text(&answer.stdout)) } else { Err(text(&answer.stderr)) }
 }
 
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    wait_until_equal(what, true, || holds());
+fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    wait_until_equal(what, &true, holds);
 }
 
 /// Waits for a value, and shows the last one if it does not come.
-fn wait_until_equal<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mut read: impl FnMut() -> T) {
+fn wait_until_equal<T: PartialEq + std::fmt::Debug>(what: &str, wanted: &T, mut read: impl FnMut() -> T) {
     let deadline = Instant::now() + Duration::from_secs(180);
     loop {
         let found = read();
-        if found == wanted {
+        if found == *wanted {
             return;
         }
         assert!(Instant::now() < deadline, "{what}: {found:?} instead of {wanted:?}");
@@ -109,7 +109,7 @@ fn metrics_are_served_behind_the_aggregation_layer() {
     let cpu = "--annotations=kwok.x-k8s.io/usage-cpu=250m";
     let memory = "--annotations=kwok.x-k8s.io/usage-memory=64Mi";
     admin(&["run", "oar", "--image=any", cpu, memory]).unwrap();
-    wait_until_equal("metrics-server measures the pod", Ok("about 250m, 64Mi".to_owned()), || {
+    wait_until_equal("metrics-server measures the pod", &Ok("about 250m, 64Mi".to_owned()), || {
         let used = admin(&["top", "pod", "oar", "--no-headers"])?;
         let used: Vec<&str> = used.split_whitespace().collect();
         let [_, cpu, memory] = used[..] else { return Err(format!("{used:?}")) };
