@@ -16,7 +16,7 @@ use super::objects::{
     delete_all, deployment, job, list, patch_all, service,
 };
 use super::schedules::{self, AUTOSCALERS_LOAD};
-use super::{controller_loads, growth, storage};
+use super::{controller_loads, device_loads, growth, storage};
 use crate::requests::{NAMESPACES, define, items};
 
 /// A load and its name.
@@ -57,6 +57,10 @@ pub(super) const LOADS: &[Load] = &[
     load!("cronjobs", schedules::cron_jobs),
     load!("claims", storage::claims),
     load!("attachments", storage::attachments),
+    load!("resource-claims", device_loads::resource_claims),
+    load!("tainted-devices", device_loads::tainted_devices),
+    load!("migration", device_loads::migration),
+    load!("policies", device_loads::policies),
     load!("growth-pods", growth::pods),
     load!("growth-nodes", growth::nodes),
     load!("growth-objects", growth::objects),

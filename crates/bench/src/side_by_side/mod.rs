@@ -2,6 +2,7 @@
 
 mod bench_cluster;
 mod controller_loads;
+mod device_loads;
 mod growth;
 mod loads;
 mod objects;
