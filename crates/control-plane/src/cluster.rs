@@ -201,7 +201,7 @@ impl ControlPlane {
             cert_dir: &scratch.path().join("apiserver-certs"),
         });
         api_server_args.extend(builder.api_server_args.iter().cloned());
-        let api_server_ready = Probe::https(api_server_port, "/readyz", pki.cluster_authority())
+        let api_server_ready = Probe::https(api_server_port, "/readyz", pki.cluster_authority()?)
             .during(|| "trusting the cluster authority")?;
         Ok(Self {
             go_manager: Mutex::default(),

@@ -1,16 +1,13 @@
 //! The PKI of one control plane: CAs, certificates, service-account keys and kubeconfig files.
 
-use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, PKCS_RSA_SHA256, RsaKeySize,
-};
+use keleustes_pki::{Authority, Issued, Subject, Usage};
+use rcgen::{KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
 use crate::error::{During, Result};
 
@@ -96,7 +93,7 @@ impl KeyKind {
 /// All keys and certificates of one control plane, as files of one directory.
 pub struct Pki {
     dir: PathBuf,
-    cluster: CertifiedIssuer<'static, KeyPair>,
+    cluster: Authority,
 }
 
 impl std::fmt::Debug for Pki {
@@ -111,19 +108,16 @@ impl Pki {
     pub fn create(dir: &Path, service_account_keys: KeyKind) -> Result<Self> {
         fs::create_dir_all(dir).during(|| format!("creating {}", dir.display()))?;
         let pki = Self { dir: dir.to_owned(), cluster: authority("kubernetes")? };
-        pki.write("ca", &pki.cluster.pem(), pki.cluster.key())?;
+        pki.write("ca", pki.cluster.pem(), &pki.cluster.key_pem())?;
 
-        let mut serving = params("kube-apiserver", None, ExtendedKeyUsagePurpose::ServerAuth);
-        let names = CertificateParams::new(API_SERVER_NAMES.map(String::from));
-        serving.subject_alt_names = names.during(|| "the names of the API server")?.subject_alt_names;
-        let (cert, key) = issue(&pki.cluster, &serving)?;
-        pki.write("apiserver", &cert, &key)?;
+        let alt_names = API_SERVER_NAMES.map(String::from);
+        let serving =
+            Subject { name: "kube-apiserver", group: None, alt_names: &alt_names, usage: Usage::Server };
+        pki.write_issued("apiserver", &issue(&pki.cluster, &serving)?)?;
 
         let front_proxy = authority("front-proxy-ca")?;
-        pki.write("front-proxy-ca", &front_proxy.pem(), front_proxy.key())?;
-        let aggregator = params(FRONT_PROXY_NAME, None, ExtendedKeyUsagePurpose::ClientAuth);
-        let (cert, key) = issue(&front_proxy, &aggregator)?;
-        pki.write("front-proxy-client", &cert, &key)?;
+        pki.write("front-proxy-ca", front_proxy.pem(), &front_proxy.key_pem())?;
+        pki.write_issued("front-proxy-client", &issue(&front_proxy, &client(FRONT_PROXY_NAME, None))?)?;
 
         let service_accounts = service_account_keys.generate()?;
         pki.write_file("sa.pub", &service_accounts.public_key_pem())?;
@@ -158,19 +152,24 @@ impl Pki {
         user: &str,
         group: Option<&str>,
     ) -> Result<PathBuf> {
-        let (cert, key) = issue(&self.cluster, &params(user, group, ExtendedKeyUsagePurpose::ClientAuth))?;
-        let content = kubeconfig(server, user, &self.cluster.pem(), &cert, &key.serialize_pem());
-        self.write_file(file, &content)
+        let issued = issue(&self.cluster, &client(user, group))?;
+        let context = format!("{user}@keleustes");
+        self.write_file(file, &self.cluster.kubeconfig(&context, server, user, &issued))
     }
 
     /// The certificate of the authority that signs for the API server and all users.
-    pub(crate) fn cluster_authority(&self) -> CertificateDer<'static> {
-        self.cluster.der().clone()
+    pub(crate) fn cluster_authority(&self) -> Result<CertificateDer<'static>> {
+        let certificate = CertificateDer::from_pem_slice(self.cluster.pem().as_bytes());
+        certificate.map_err(io::Error::other).during(|| "reading the certificate of the authority")
     }
 
-    fn write(&self, name: &str, cert: &str, key: &KeyPair) -> Result<()> {
+    fn write_issued(&self, name: &str, issued: &Issued) -> Result<()> {
+        self.write(name, &issued.certificate.pem(), &issued.key.serialize_pem())
+    }
+
+    fn write(&self, name: &str, cert: &str, key: &str) -> Result<()> {
         self.write_file(&format!("{name}.crt"), cert)?;
-        self.write_file(&format!("{name}.key"), &key.serialize_pem())?;
+        self.write_file(&format!("{name}.key"), key)?;
         Ok(())
     }
 
@@ -184,70 +183,24 @@ impl Pki {
     }
 }
 
-fn authority(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>> {
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages =
-        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
-    let key = KeyPair::generate().during(|| format!("the key of {name}"))?;
-    CertifiedIssuer::self_signed(params, key).during(|| format!("the certificate of {name}"))
+fn authority(name: &str) -> Result<Authority> {
+    Authority::generate(name).during(|| format!("the authority {name}"))
 }
 
-/// Kubernetes reads the user from the common name and the group from the organisation.
-fn params(name: &str, group: Option<&str>, usage: ExtendedKeyUsagePurpose) -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, name);
-    if let Some(group) = group {
-        params.distinguished_name.push(DnType::OrganizationName, group);
-    }
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
-    params.extended_key_usages = vec![usage];
-    params.use_authority_key_identifier_extension = true;
-    params
+/// Kubernetes reads the user from the common name and the group from the organization.
+fn client<'a>(name: &'a str, group: Option<&'a str>) -> Subject<'a> {
+    Subject { name, group, alt_names: &[], usage: Usage::Client }
 }
 
-fn issue(
-    authority: &CertifiedIssuer<'static, KeyPair>,
-    params: &CertificateParams,
-) -> Result<(String, KeyPair)> {
-    let what = || format!("a certificate ({:?})", params.distinguished_name);
-    let key = KeyPair::generate().during(what)?;
-    let cert = params.signed_by(&key, authority).during(what)?;
-    Ok((cert.pem(), key))
-}
-
-/// A kubeconfig with everything embedded, so that the file can be copied anywhere on this machine.
-fn kubeconfig(server: &str, user: &str, ca: &str, cert: &str, key: &str) -> String {
-    let [ca, cert, key] = [ca, cert, key].map(|pem| STANDARD.encode(pem));
-    format!(
-        "\
-apiVersion: v1
-kind: Config
-clusters:
-- name: keleustes
-  cluster:
-    server: {server}
-    certificate-authority-data: {ca}
-users:
-- name: {user}
-  user:
-    client-certificate-data: {cert}
-    client-key-data: {key}
-contexts:
-- name: {user}@keleustes
-  context:
-    cluster: keleustes
-    user: {user}
-current-context: {user}@keleustes
-"
-    )
+fn issue(authority: &Authority, subject: &Subject<'_>) -> Result<Issued> {
+    authority.issue(subject).during(|| format!("a certificate for {}", subject.name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustls::pki_types::pem::PemObject;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     use rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
     use std::collections::BTreeMap;
 
@@ -274,8 +227,8 @@ mod tests {
             let text = fs::read_to_string(pki.kubeconfig(user)).unwrap();
             let values = values(&text);
             assert_eq!(values["server"], "https://127.0.0.1:6443");
-            assert_eq!(values["user"], user.name());
-            assert_eq!(values["current-context"], format!("{}@keleustes", user.name()));
+            assert_eq!(values["user"], format!("\"{}\"", user.name()));
+            assert_eq!(values["current-context"], format!("\"{}@keleustes\"", user.name()));
             let ca = decoded(values["certificate-authority-data"]);
             assert_eq!(ca, fs::read_to_string(pki.file("ca.crt")).unwrap());
             let cert = decoded(values["client-certificate-data"]);

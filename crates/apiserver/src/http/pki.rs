@@ -5,12 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, SanType,
-};
+use keleustes_pki::{Authority, Issued, Subject, Usage};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -28,19 +23,12 @@ const NAMES: [&str; 5] = [
     "kubernetes.default.svc.cluster.local",
 ];
 const AUTHORITY: &str = "keleustes-embedded";
+/// Between the groups of a user in a certificate.
+const GROUP_SEPARATOR: &str = "\u{1f}";
 
 /// The certificate authority.
-pub struct Pki {
-    ca_pem: String,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl std::fmt::Debug for Pki {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Keeps the private key out of logs.
-        f.debug_struct("Pki").finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+pub struct Pki(Authority);
 
 fn failed(error: impl std::fmt::Display) -> HttpError {
     HttpError::Certificates(error.to_string())
@@ -49,9 +37,7 @@ fn failed(error: impl std::fmt::Display) -> HttpError {
 impl Pki {
     /// A new authority that is not written to disk.
     pub fn generate() -> Result<Pki, HttpError> {
-        let key = KeyPair::generate().map_err(failed)?;
-        let pem = authority().self_signed(&key).map_err(failed)?.pem();
-        Ok(Pki::of(pem, key))
+        Authority::generate(AUTHORITY).map(Pki).map_err(failed)
     }
 
     /// The authority stored in the directory, or a new one that is stored there, so that kubeconfig files stay valid
@@ -62,39 +48,33 @@ impl Pki {
             let read = |path: &Path| {
                 fs::read_to_string(path).map_err(|source| HttpError::File { path: path.to_owned(), source })
             };
-            let pair = KeyPair::from_pem(&read(&key)?).map_err(failed)?;
-            return Ok(Pki::of(read(&certificate)?, pair));
+            return Authority::from_pem(AUTHORITY, read(&certificate)?, &read(&key)?)
+                .map(Pki)
+                .map_err(failed);
         }
         let pki = Pki::generate()?;
         let write = |path: &Path, text: &str| {
             private_files::write(path, text)
                 .map_err(|source| HttpError::File { path: path.to_owned(), source })
         };
-        write(&key, &pki.issuer.key().serialize_pem())?;
-        write(&certificate, &pki.ca_pem)?;
+        write(&key, &pki.0.key_pem())?;
+        write(&certificate, pki.0.pem())?;
         Ok(pki)
-    }
-
-    fn of(ca_pem: String, key: KeyPair) -> Pki {
-        Pki { ca_pem, issuer: Issuer::new(authority(), key) }
     }
 
     /// The CA certificate, as PEM.
     pub fn ca_pem(&self) -> &str {
-        &self.ca_pem
+        self.0.pem()
     }
 
     /// The listener's TLS configuration: a serving certificate for the address, and optional client certificates of
     /// this authority.
     pub(super) fn server_config(&self, address: IpAddr) -> Result<ServerConfig, HttpError> {
-        let key = KeyPair::generate().map_err(failed)?;
-        let mut params = CertificateParams::new(NAMES.map(String::from)).map_err(failed)?;
-        params.distinguished_name = named("kube-apiserver", &[]);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        for address in [address, IpAddr::from(Ipv4Addr::LOCALHOST)] {
-            params.subject_alt_names.push(SanType::IpAddress(address));
-        }
-        let leaf = params.signed_by(&key, &self.issuer).map_err(failed)?;
+        let addresses = [address, IpAddr::from(Ipv4Addr::LOCALHOST)].map(|address| address.to_string());
+        let alt_names: Vec<String> = NAMES.map(String::from).into_iter().chain(addresses).collect();
+        let subject =
+            Subject { name: "kube-apiserver", group: None, alt_names: &alt_names, usage: Usage::Server };
+        let Issued { certificate, key } = self.0.issue(&subject).map_err(failed)?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut roots = RootCertStore::empty();
         roots.add(self.authority_der()?).map_err(failed)?;
@@ -107,7 +87,7 @@ impl Pki {
             .map_err(failed)?
             .with_client_cert_verifier(clients)
             .with_single_cert(
-                vec![leaf.der().clone()],
+                vec![certificate.der().clone()],
                 PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
             )
             .map_err(failed)?;
@@ -117,61 +97,30 @@ impl Pki {
 
     fn authority_der(&self) -> Result<CertificateDer<'static>, HttpError> {
         use rustls::pki_types::pem::PemObject as _;
-        CertificateDer::from_pem_slice(self.ca_pem.as_bytes()).map_err(failed)
+        CertificateDer::from_pem_slice(self.ca_pem().as_bytes()).map_err(failed)
     }
 
     /// A certificate and key for a user, as PEM.
     pub fn client(&self, user: &User) -> Result<(String, String), HttpError> {
-        let key = KeyPair::generate().map_err(failed)?;
-        let mut params = CertificateParams::default();
+        let Issued { certificate, key } = self.issue(user)?;
+        Ok((certificate.pem(), key.serialize_pem()))
+    }
+
+    fn issue(&self, user: &User) -> Result<Issued, HttpError> {
         // Every authenticated user is in this group, so no certificate names it; other servers read one group only.
-        let groups: Vec<_> =
-            user.groups.iter().filter(|group| *group != "system:authenticated").cloned().collect();
-        params.distinguished_name = named(&user.name, &groups);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let leaf = params.signed_by(&key, &self.issuer).map_err(failed)?;
-        Ok((leaf.pem(), key.serialize_pem()))
+        let groups = user.groups.iter().map(String::as_str).filter(|group| *group != "system:authenticated");
+        // One value per attribute type is written, so the groups are joined with a separator that no group contains.
+        let groups = groups.collect::<Vec<_>>().join(GROUP_SEPARATOR);
+        let group = Some(groups.as_str()).filter(|groups| !groups.is_empty());
+        let subject = Subject { name: &user.name, group, alt_names: &[], usage: Usage::Client };
+        self.0.issue(&subject).map_err(failed)
     }
 
     /// A kubeconfig file with which the user reaches the server at the address.
     pub fn kubeconfig(&self, address: SocketAddr, user: &User) -> Result<String, HttpError> {
-        let (certificate, key) = self.client(user)?;
-        let encode = |text: &str| STANDARD.encode(text);
-        Ok(format!(
-            "apiVersion: v1\n\
-             kind: Config\n\
-             clusters:\n\
-             - name: keleustes\n  cluster:\n    server: https://{address}\n    certificate-authority-data: {}\n\
-             users:\n\
-             - name: {name}\n  user:\n    client-certificate-data: {}\n    client-key-data: {}\n\
-             contexts:\n\
-             - name: keleustes\n  context:\n    cluster: keleustes\n    user: {name}\n\
-             current-context: keleustes\n",
-            encode(&self.ca_pem),
-            encode(&certificate),
-            encode(&key),
-            name = serde_json::Value::from(user.name.as_str()),
-        ))
+        let server = format!("https://{address}");
+        Ok(self.0.kubeconfig("keleustes", &server, &user.name, &self.issue(user)?))
     }
-}
-
-fn authority() -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.distinguished_name = named(AUTHORITY, &[]);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    params
-}
-
-fn named(common_name: &str, organisations: &[String]) -> DistinguishedName {
-    let mut name = DistinguishedName::new();
-    // rcgen keeps one value per attribute type, so the groups are joined into one organization with a separator that
-    // no group contains.
-    if !organisations.is_empty() {
-        name.push(DnType::OrganizationName, organisations.join("\u{1f}"));
-    }
-    name.push(DnType::CommonName, common_name);
-    name
 }
 
 /// The user of a verified client certificate.
@@ -180,7 +129,7 @@ pub(super) fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
     let name = parsed.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
     let organisations = parsed.subject().iter_organization().filter_map(|name| name.as_str().ok());
     let groups: Vec<&str> = organisations
-        .flat_map(|text| text.split('\u{1f}'))
+        .flat_map(|text| text.split(GROUP_SEPARATOR))
         .filter(|g| *g != "system:authenticated")
         .collect();
     Some(User::new(&name, &groups))
