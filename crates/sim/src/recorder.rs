@@ -422,7 +422,8 @@ impl Recorder {
 
     /// Reports to the checkers that a storm is not calm.
     pub(crate) fn on_fault(&self) {
-        self.state.lock().checkers.iter_mut().for_each(|checker| checker.on_fault());
+        let at = self.began.elapsed();
+        self.state.lock().checkers.iter_mut().for_each(|checker| checker.on_fault(at));
     }
 
     /// What has not converged while these nodes send no heartbeats, by checker.

@@ -20,6 +20,10 @@ const SCHEDULED_AT: &str = "/metadata/annotations/batch.kubernetes.io~1cronjob-s
 /// How long a due time may wait in a cluster without faults.
 const SLACK_SECONDS: i64 = 30;
 
+/// A fault this long before the last time of a schedule may leave no leader until the next minute. A later one does not find
+/// that time: the original's search begins less than two intervals before now.
+const OUTAGE_SECONDS: i64 = 90;
+
 /// Follows the Jobs that are created for CronJobs.
 #[derive(Default)]
 pub struct CronJobs {
@@ -36,6 +40,11 @@ pub struct CronJobs {
     /// Whether the clock of a manager has jumped. A clock that is behind makes timers late, and the original's search for
     /// missed times, which starts two intervals before now, finds none of a schedule that has ended by then.
     has_clock_jumped: bool,
+    /// The times of all faults, in seconds since 1970.
+    faulted_at: Vec<i64>,
+    /// UIDs of CronJobs whose next Job exists and belongs to an earlier CronJob of that name: they wait for another event, as
+    /// with the original (CRON-45).
+    blocked: BTreeSet<String>,
 }
 
 impl Checker for CronJobs {
@@ -43,9 +52,12 @@ impl Checker for CronJobs {
         "cronjob-controller and ttl-after-finished-controller"
     }
 
-    fn on_write(&mut self, write: &ObservedWrite, _: &ApiServer) -> Result<(), String> {
+    fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
         self.now = self.now.max(write.at);
         let request = &write.request;
+        if write.component == "cronjob-controller" && request.resource == "jobs" && write.code == 409 {
+            self.on_conflict(write, server);
+        }
         if request.resource == "cronjobs" && !write.by_manager() && write.succeeded() {
             self.on_user_write(write);
         }
@@ -72,8 +84,9 @@ impl Checker for CronJobs {
         self.has_clock_jumped = true;
     }
 
-    fn on_fault(&mut self) {
+    fn on_fault(&mut self, at: Duration) {
         self.is_disturbed = true;
+        self.faulted_at.push(wall_seconds(at));
     }
 
     fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
@@ -86,7 +99,7 @@ impl Checker for CronJobs {
 
 impl CronJobs {
     fn now(&self) -> i64 {
-        START_NANOSECONDS / 1_000_000_000 + i64::try_from(self.now.as_secs()).unwrap_or(i64::MAX)
+        wall_seconds(self.now)
     }
 
     fn check_ttl(&self, job: &Value) -> Result<(), String> {
@@ -119,6 +132,16 @@ impl CronJobs {
         }
     }
 
+    fn on_conflict(&mut self, write: &ObservedWrite, server: &ApiServer) {
+        let owner_of = |job: &Value| controller_ref(job).map(|owner| text(owner, "/uid").to_owned());
+        let name = text(&write.body, "/metadata/name");
+        let existing = server.object("jobs.batch", &write.request.namespace, name);
+        let wanted = owner_of(&write.body);
+        if existing.is_some_and(|job| owner_of(&job) != wanted) {
+            self.blocked.extend(wanted);
+        }
+    }
+
     /// In a calm storm no time is skipped, unless the CronJob itself forbids it.
     fn check_every_time(&self, cron_job: &Value) -> Result<(), String> {
         let key = (namespace(cron_job).to_owned(), text(cron_job, "/metadata/name").to_owned());
@@ -146,7 +169,8 @@ impl CronJobs {
     /// The last time that is due has run, unless the CronJob may not run it.
     fn check_last_time(&self, cron_job: &Value, server: &ApiServer) -> Result<(), String> {
         let is_suspended = cron_job.pointer("/spec/suspend") == Some(&Value::Bool(true));
-        if is_suspended || is_terminating(cron_job) || self.has_clock_jumped {
+        let is_blocked = self.blocked.contains(uid(cron_job));
+        if is_suspended || is_blocked || is_terminating(cron_job) || self.has_clock_jumped {
             return Ok(());
         }
         let start = START_NANOSECONDS / 1_000_000_000;
@@ -156,6 +180,9 @@ impl CronJobs {
         else {
             return Ok(());
         };
+        let is_last = due == start + (CRON_MINUTES.end - 1) * 60;
+        let outage = due - OUTAGE_SECONDS..=due;
+        let may_be_missed = is_last && self.faulted_at.iter().any(|at| outage.contains(at));
         let waits = text(cron_job, "/spec/concurrencyPolicy") == "Forbid"
             && cron_job.pointer("/status/active/0").is_some();
         let name = format!("{}-{}", text(cron_job, "/metadata/name"), due / 60);
@@ -163,7 +190,7 @@ impl CronJobs {
         let is_foreign = existing
             .is_some_and(|job| controller_ref(&job).is_none_or(|owner| text(owner, "/uid") != uid(cron_job)));
         let has_run = time(cron_job, "/status/lastScheduleTime").is_some_and(|last| last >= due);
-        if has_run || waits || is_foreign {
+        if has_run || waits || is_foreign || may_be_missed {
             return Ok(());
         }
         Err(format!("{} has not run for minute {}", describe(cron_job), (due - start) / 60))
@@ -172,6 +199,11 @@ impl CronJobs {
 
 fn is_finished(job: &Value) -> bool {
     condition_is_true(job, "Complete") || condition_is_true(job, "Failed")
+}
+
+/// A time of the storm, in seconds since 1970.
+fn wall_seconds(since_start: Duration) -> i64 {
+    START_NANOSECONDS / 1_000_000_000 + i64::try_from(since_start.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// The time at a JSON pointer, in seconds since 1970.

@@ -45,6 +45,7 @@ pub mod volume_protection;
 pub mod write_rate;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use keleustes_apiserver::ApiServer;
 use keleustes_controllers::all_controllers;
@@ -72,8 +73,8 @@ pub trait Checker: Send {
     /// The wall clock of a manager jumps.
     fn on_clock_jump(&mut self) {}
 
-    /// Something other than a user has acted: a network fault, a crash, a clock.
-    fn on_fault(&mut self) {}
+    /// Something other than a user has acted, this long after the start: a network fault, a crash, a clock.
+    fn on_fault(&mut self, _at: Duration) {}
 
     /// All faults have ended except that these nodes have sent no heartbeat for some time.
     ///
