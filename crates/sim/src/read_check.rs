@@ -1,19 +1,27 @@
-//! Every storm verifies that reconciles read only kinds whose changes enqueue their items.
+//! Every storm verifies that reconciles read only kinds whose changes enqueue their items, and that they return an error if
+//! their writes were not sent.
 //!
 //! A reconcile that reads an object, and is not run again when the object changes, decides on a state that is gone. The
 //! declaration of a loop says which kinds it watches, and why others need no watch; the reads of its reconciles must
 //! be among them.
+//!
+//! A process that loses the Lease for a moment sends nothing in the meantime. An item that is forgotten then waits for an
+//! event that may never come.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use keleustes_plan::{
-    AnyReconciler, Context, Controller, Item, KindEntry, ReconcileError, Reconciler, Requeue,
+    AnyReconciler, Applied, Context, Controller, Item, KindEntry, ReconcileError, Reconciler, Requeue,
 };
 use parking_lot::Mutex;
 
 use crate::recorder::Recorder;
 use crate::wrapped_io::WrappedIo;
+
+/// A part of the error if writes are not sent because this process does not lead.
+const NOT_LEADING: &str = "does not lead any more";
 
 /// Checks the reads of all loops of a controller.
 pub(crate) fn check_reads(controller: &mut Controller, recorder: &Arc<Recorder>) {
@@ -53,7 +61,19 @@ impl ReadChecker {
 impl Reconciler for ReadChecker {
     async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         let on_read = |kind: &KindEntry| self.on_read(kind);
-        let mut io = WrappedIo { on_read: Some(&on_read), ..WrappedIo::new(cx.io()) };
-        self.reconciler.reconcile_boxed(&mut Context::new(&mut io), item).await
+        let was_refused = AtomicBool::new(false);
+        let on_applied = |applied: &Applied| {
+            let is_refusal = applied.error.as_ref().is_some_and(|error| error.because.contains(NOT_LEADING));
+            was_refused.fetch_or(is_refusal && !applied.outcomes.is_empty(), Ordering::Relaxed);
+        };
+        let mut io =
+            WrappedIo { on_read: Some(&on_read), on_applied: Some(&on_applied), ..WrappedIo::new(cx.io()) };
+        let result = self.reconciler.reconcile_boxed(&mut Context::new(&mut io), item).await;
+        if was_refused.into_inner() && result == Ok(Requeue::Forget) {
+            let queue = self.queue;
+            self.recorder
+                .report_violation(format_args!("{queue} forgets {item}, although its writes were not sent"));
+        }
+        result
     }
 }

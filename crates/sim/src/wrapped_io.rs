@@ -9,19 +9,21 @@ use keleustes_plan::{
     PageRequest, Plan, ReadRequest, ReconcileIo, View,
 };
 
-/// The I/O of a reconcile with two places to intervene.
+/// The I/O of a reconcile with places to intervene.
 pub(crate) struct WrappedIo<'a> {
     pub(crate) io: &'a mut dyn ReconcileIo,
     /// Changes a plan before it is applied.
     pub(crate) edit_plan: Option<&'a (dyn Fn(Plan) -> Plan + Sync)>,
     /// Receives the kind of every read from the caches.
     pub(crate) on_read: Option<&'a (dyn Fn(&KindEntry) + Sync)>,
+    /// Receives the outcomes of every plan.
+    pub(crate) on_applied: Option<&'a (dyn Fn(&Applied) + Sync)>,
 }
 
 impl<'a> WrappedIo<'a> {
     /// The same I/O, unchanged.
     pub(crate) fn new(io: &'a mut dyn ReconcileIo) -> Self {
-        Self { io, edit_plan: None, on_read: None }
+        Self { io, edit_plan: None, on_read: None, on_applied: None }
     }
 }
 
@@ -34,9 +36,15 @@ impl ReconcileIo for WrappedIo<'_> {
     }
 
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
-        self.io.apply(match self.edit_plan {
+        let plan = match self.edit_plan {
             Some(edit_plan) => edit_plan(plan),
             None => plan,
+        };
+        let on_applied = self.on_applied;
+        Box::pin(async move {
+            let applied = self.io.apply(plan).await;
+            on_applied.into_iter().for_each(|on_applied| on_applied(&applied));
+            applied
         })
     }
 

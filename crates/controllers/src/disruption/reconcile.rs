@@ -160,7 +160,8 @@ async fn write_status(
         );
         plan.push(Write::put_status(budget, &needed).because(because).on_failure(OnFailure::ReturnOutcome));
     }
-    if let Some(Outcome::Failed(error)) = cx.apply(plan).await.outcomes.first() {
+    let applied = cx.apply(plan).await;
+    if let Some(Outcome::Failed(error)) = applied.outcomes.first() {
         // The budget changed, for example because an eviction was charged to it: calculate again.
         if error.reason == ErrorReason::Conflict {
             let message = format!("updating the status of {}: {error}", budget.key());
@@ -168,6 +169,8 @@ async fn write_status(
         }
         return fail_safe(cx, Plan::none(), budget, &error.to_string()).await;
     }
+    // A write that was not sent, because this process did not lead, is no failure of the budget.
+    applied.all_done()?;
     if let Some(at) = granted.recheck_at {
         let mut effects = Effects::default();
         effects.enqueue_after(RECHECK_QUEUE, budget.key().clone(), now.until(at));

@@ -155,6 +155,9 @@ async fn create_volume(
             return Ok(Requeue::Forget);
         }
         Some(Outcome::Failed(error)) => error,
+        Some(Outcome::NotSent) => {
+            return Err(ApiError::transport(ErrorReason::Other, "the request was not sent"));
+        }
         _ => {
             let message = format!("Successfully provisioned volume {name} using {HOST_PATH}");
             let involved = InvolvedObject::of(claim);

@@ -13,7 +13,7 @@ mod tests;
 use std::sync::Arc;
 
 use keleustes_objects::{
-    ApiError, Key, Object as _, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSource,
+    ApiError, ErrorReason, Key, Object as _, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSource,
 };
 use keleustes_plan::{
     Change, Context, Controller, Effects, Grant, InvolvedObject, Item, Loop, OnFailure, Outcome, PatchKind,
@@ -184,6 +184,7 @@ async fn send(cx: &mut Context<'_>, write: Write) -> Result<String, ApiError> {
     match applied.outcomes.into_iter().next() {
         Some(Outcome::Failed(error)) => Err(error),
         Some(Outcome::Done { resource_version, .. }) => Ok(resource_version.to_string()),
+        Some(Outcome::NotSent) => Err(ApiError::transport(ErrorReason::Other, "the request was not sent")),
         _ => Ok(String::new()),
     }
 }

@@ -29,13 +29,13 @@ impl RehearsalIo<'_> {
         if let Some(message) = plan.error_message() {
             applied.error = Some(ReconcileError::because(message));
         }
-        for measurement in plan.measurements() {
-            self.write_measurement(measurement);
+        let mut stopped = !self.cluster.leads;
+        if stopped {
+            applied.error = Some(ReconcileError::because("not sent: this process does not lead any more"));
+        } else {
+            plan.measurements().iter().for_each(|measurement| self.write_measurement(measurement));
+            plan.events().iter().for_each(|event| self.write_event(event));
         }
-        for event in plan.events() {
-            self.write_event(event);
-        }
-        let mut stopped = false;
         for step in plan.steps() {
             let mut ended = stopped;
             for batch in batches(step) {

@@ -42,6 +42,8 @@ pub struct RehearsalCluster {
     monitors: BTreeMap<Resource, MonitorState>,
     /// The resourceVersion of every list in pages.
     list_version: ResourceVersion,
+    /// Whether writes are sent.
+    leads: bool,
     now: Now,
 }
 
@@ -62,6 +64,7 @@ impl Default for RehearsalCluster {
             discovery: Ok(DiscoveredResources::default()),
             monitors: BTreeMap::new(),
             list_version: ResourceVersion::from("1000"),
+            leads: true,
             now,
         }
     }
@@ -195,6 +198,13 @@ impl RehearsalCluster {
     #[must_use]
     pub fn with_list_version(mut self, version: &str) -> Self {
         self.list_version = ResourceVersion::from(version);
+        self
+    }
+
+    /// Sends no write, as a process that does not lead any more.
+    #[must_use]
+    pub fn without_leading(mut self) -> Self {
+        self.leads = false;
         self
     }
 

@@ -146,6 +146,16 @@ fn a_budget_whose_fail_safe_update_fails_is_retried() {
     assert!(synced.retry.is_some_and(|error| error.ends_with("the object has been modified")));
 }
 
+/// As long as another process may lead; the budget is not counted as failed.
+#[test]
+fn an_update_that_was_not_sent_is_retried() {
+    let (_, pods) = settled();
+    let mut cluster = super::cluster(budget(json!({"minAvailable": 1})), &pods).without_leading();
+    let synced = sync(&mut cluster);
+    assert_eq!((synced.failed_updates, synced.updates.len()), (0, 0));
+    assert_eq!(synced.retry.as_deref(), Some("not sent: this process does not lead any more"));
+}
+
 /// Proves PDB-42, PDB-98.
 #[test]
 fn a_conflict_is_retried_without_a_fail_safe_update() {
