@@ -147,8 +147,10 @@ pub fn is_independent_of(checker: &str, failing: &BTreeSet<ListedKind>) -> bool 
         controller.loops.iter().flat_map(|a_loop| &a_loop.reads).any(|kind| reads(&kind.resource().plural))
     });
     let checks_affected = affected.map(|controller| controller.name).any(|name| checker.contains(name));
-    // The garbage collector reads all kinds, and deletes nothing of a kind that it cannot list.
-    let checks_garbage = checker == garbage::NAME && failing.iter().any(|kind| kind.has_owners());
+    // The garbage collector reads all kinds. It deletes nothing of a kind that it cannot list, and ends no foreground
+    // deletion, which users choose for Services.
+    let concerns_garbage = |kind: &ListedKind| kind.has_owners() || *kind == ListedKind::Service;
+    let checks_garbage = checker == garbage::NAME && failing.iter().any(concerns_garbage);
     // Quotas count objects of all kinds.
     let checks_quotas = checker == quota::NAME && !failing.is_empty();
     // A migration lists the objects of any kind.
@@ -175,7 +177,7 @@ mod tests {
         let legacy = "legacy-serviceaccount-token-cleaner-controller";
         assert_eq!(judges(ListedKind::Secret), ["serviceaccount-token-controller", bootstrap, legacy]);
         assert_eq!(judges(ListedKind::ClusterRole), ["clusterrole-aggregation-controller"]);
-        assert_eq!(judges(ListedKind::Service), ["endpointslice-controller", endpoints]);
+        assert_eq!(judges(ListedKind::Service), ["garbage-collector", "endpointslice-controller", endpoints]);
         assert_eq!(
             judges(ListedKind::EndpointSlice),
             ["garbage-collector", "endpointslice-controller", endpoints]

@@ -2,6 +2,7 @@
 //! that are deleted are gone unless an address needs them.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use keleustes_apiserver::ApiServer;
 use serde_json::Value;
@@ -24,7 +25,7 @@ impl Checker for ServiceCidrs {
         "service-cidr-controller"
     }
 
-    fn on_fault(&mut self) {
+    fn on_fault(&mut self, _: Duration) {
         self.had_fault = true;
     }
 
