@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::bench_cluster::BenchCluster;
 use super::loads::{
-    PODS_A_NODE, create_deployments, namespace_names, template_patch, wait_for_rollouts, wait_until_empty,
+    PODS_A_NODE, create_deployments, namespace_names, template_patch, times_until, wait_for_rollouts,
+    wait_until_empty,
 };
 use super::objects::{DEPLOYMENTS, NODES, PODS, create_all, create_namespaces, delete_all, list, patch_all};
 
@@ -31,13 +32,8 @@ pub(super) async fn certificates(cluster: &mut BenchCluster) -> anyhow::Result<(
         .phase("sign", async |client| {
             create_requests(client, &key, "node", "kubernetes.io/kube-apiserver-client-kubelet", signed)
                 .await?;
-            BenchCluster::until("certificates of all kubelets", async || {
-                let requests = list(client, &REQUESTS, "").await?;
-                let is_signed = |request: &&Value| !request["status"]["certificate"].is_null();
-                Ok(requests.iter().filter(is_signed).count() == signed)
-            })
-            .await?;
-            Ok(Vec::new())
+            times_until(client, &REQUESTS, signed, |request| !request["status"]["certificate"].is_null())
+                .await
         })
         .await
 }

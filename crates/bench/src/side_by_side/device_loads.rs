@@ -6,7 +6,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::bench_cluster::BenchCluster;
-use super::loads::{keys, namespace_names, nodes_are_ready};
+use super::loads::{keys, namespace_names, nodes_are_ready, times_until, wait_until_gone};
 use super::objects::{CONFIG_MAPS, PODS, create_all, create_namespaces, delete_all, list};
 use crate::requests::send_all;
 
@@ -57,10 +57,7 @@ pub(super) async fn resource_claims(cluster: &mut BenchCluster) -> anyhow::Resul
     cluster
         .phase("delete", async |client| {
             delete_all(client, &PODS, keys.iter().cloned()).await?;
-            BenchCluster::until("claims are deleted", async || {
-                Ok(list(client, &CLAIMS, "").await?.is_empty())
-            })
-            .await?;
+            wait_until_gone(client, &CLAIMS).await?;
             Ok(Vec::new())
         })
         .await
@@ -91,8 +88,7 @@ pub(super) async fn tainted_devices(cluster: &mut BenchCluster) -> anyhow::Resul
                 Call::patch(&SLICES, &Key::cluster(pool_name(pool)), PatchType::Merge, &change)
             });
             send_all(client, "tainting devices", slices).await?;
-            BenchCluster::until("pods are evicted", async || Ok(list(client, &PODS, "").await?.is_empty()))
-                .await?;
+            wait_until_gone(client, &PODS).await?;
             Ok(Vec::new())
         })
         .await
@@ -137,13 +133,7 @@ pub(super) async fn policies(cluster: &mut BenchCluster) -> anyhow::Result<()> {
         .phase("check", async |client| {
             let policies = (0..count).map(|number| (String::new(), policy(number)));
             create_all(client, &POLICIES, policies).await?;
-            BenchCluster::until("all are checked", async || {
-                let policies = list(client, &POLICIES, "").await?;
-                let is_checked = |one: &&Value| one["status"]["observedGeneration"] == 1;
-                Ok(policies.iter().filter(is_checked).count() == count)
-            })
-            .await?;
-            Ok(Vec::new())
+            times_until(client, &POLICIES, count, |one| one["status"]["observedGeneration"] == 1).await
         })
         .await
 }

@@ -1,5 +1,7 @@
 //! The loads that both managers are measured under.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
@@ -142,21 +144,43 @@ pub(super) async fn create_deployments(
 
 /// Waits until rollouts are complete, and returns the time of each in seconds.
 pub(super) async fn wait_for_rollouts(client: &Client, keys: &[Key]) -> anyhow::Result<Vec<f64>> {
-    let began = Instant::now();
-    let times = std::cell::RefCell::new(std::collections::BTreeMap::new());
-    BenchCluster::until("rollouts", async || {
-        let all = list(client, &DEPLOYMENTS, "").await?;
+    let names: Vec<String> = keys.iter().map(ToString::to_string).collect();
+    let is_complete = |times: &BTreeMap<String, f64>| names.iter().all(|name| times.contains_key(name));
+    let times = times_by_name(client, &DEPLOYMENTS, is_rolled_out, is_complete).await?;
+    Ok(names.iter().filter_map(|name| times.get(name).copied()).collect())
+}
+
+/// Waits until this number of objects is done, and returns the time of each in seconds.
+pub(super) async fn times_until(
+    client: &Client,
+    resource: &Resource,
+    count: usize,
+    is_done: impl Fn(&Value) -> bool,
+) -> anyhow::Result<Vec<f64>> {
+    let is_complete = |times: &BTreeMap<String, f64>| times.len() >= count;
+    Ok(times_by_name(client, resource, is_done, is_complete).await?.into_values().collect())
+}
+
+/// Lists objects until enough were done, and returns when each was first seen to be: seconds by namespace and name.
+async fn times_by_name(
+    client: &Client,
+    resource: &Resource,
+    is_done: impl Fn(&Value) -> bool,
+    is_complete: impl Fn(&BTreeMap<String, f64>) -> bool,
+) -> anyhow::Result<BTreeMap<String, f64>> {
+    let (began, times) = (Instant::now(), RefCell::new(BTreeMap::new()));
+    BenchCluster::until(&format!("{resource} that are done"), async || {
+        let all = list(client, resource, "").await?;
         let mut times = times.borrow_mut();
-        for done in all.iter().filter(|deployment| is_rolled_out(deployment)) {
+        for done in all.iter().filter(|object| is_done(object)) {
             let metadata = &done["metadata"];
-            let key = format!("{}/{}", text(&metadata["namespace"]), text(&metadata["name"]));
-            times.entry(key).or_insert_with(|| began.elapsed().as_secs_f64());
+            let name = format!("{}/{}", text(&metadata["namespace"]), text(&metadata["name"]));
+            times.entry(name).or_insert_with(|| began.elapsed().as_secs_f64());
         }
-        Ok(keys.iter().all(|key| times.contains_key(&key.to_string())))
+        Ok(is_complete(&times))
     })
     .await?;
-    let times = times.into_inner();
-    Ok(keys.iter().filter_map(|key| times.get(&key.to_string()).copied()).collect())
+    Ok(times.into_inner())
 }
 
 fn text(value: &Value) -> &str {
@@ -178,6 +202,11 @@ pub(super) fn template_patch(n: usize) -> Value {
 pub(super) async fn scale(client: &Client, key: &Key, replicas: usize) -> anyhow::Result<()> {
     let change = json!({"spec": {"replicas": replicas}});
     patch_all(client, &DEPLOYMENTS, std::slice::from_ref(key), &change).await
+}
+
+/// Waits until no namespace has an object of a kind.
+pub(super) async fn wait_until_gone(client: &Client, resource: &Resource) -> anyhow::Result<()> {
+    wait_until_empty(client, resource, &[String::new()]).await.map(drop)
 }
 
 /// Waits until namespaces have no object of a kind, and returns the time of each in seconds.

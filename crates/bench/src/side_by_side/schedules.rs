@@ -8,7 +8,7 @@ use keleustes_objects::Resource;
 use serde_json::{Value, json};
 
 use super::bench_cluster::BenchCluster;
-use super::loads::{keys, namespace_names};
+use super::loads::{keys, namespace_names, times_until};
 use super::objects::{DEPLOYMENTS, JOBS, create_all, create_namespaces, deployment, list, patch_all};
 
 const CRON_JOBS: Resource = Resource::namespaced("batch", "v1", "cronjobs", "CronJob");
@@ -31,13 +31,8 @@ pub(super) async fn autoscalers(cluster: &mut BenchCluster) -> anyhow::Result<()
         .phase("create", async |client| {
             let all = keys.iter().map(|key| (key.namespace.to_string(), autoscaler(&key.name)));
             create_all(client, &AUTOSCALERS, all).await?;
-            BenchCluster::until("autoscalers with a metric", async || {
-                let autoscalers = list(client, &AUTOSCALERS, "").await?;
-                let is_active = |one: &&Value| one["status"]["currentMetrics"][0]["type"] == "External";
-                Ok(autoscalers.iter().filter(is_active).count() == keys.len())
-            })
-            .await?;
-            Ok(Vec::new())
+            let is_active = |one: &Value| one["status"]["currentMetrics"][0]["type"] == "External";
+            times_until(client, &AUTOSCALERS, keys.len(), is_active).await
         })
         .await?;
     cluster.phase("a minute on target", a_minute).await

@@ -1,16 +1,12 @@
 //! The loads of the storage controllers: claims that a CSI driver provisions, and volumes that nodes attach.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::time::Instant;
-
 use keleustes_objects::{Key, Resource};
 use kube::Client;
 use serde_json::{Value, json};
 
 use super::bench_cluster::BenchCluster;
-use super::loads::{keys, namespace_names, nodes_are_ready};
-use super::objects::{PODS, create_all, create_namespaces, delete_all, list};
+use super::loads::{keys, namespace_names, nodes_are_ready, times_until, wait_until_gone};
+use super::objects::{PODS, create_all, create_namespaces, delete_all};
 
 const CLAIMS: Resource = Resource::namespaced("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
 const VOLUMES: Resource = Resource::cluster("", "v1", "persistentvolumes", "PersistentVolume");
@@ -28,10 +24,7 @@ pub(super) async fn claims(cluster: &mut BenchCluster) -> anyhow::Result<()> {
     cluster
         .phase("delete", async |client| {
             delete_all(client, &CLAIMS, keys.iter().cloned()).await?;
-            BenchCluster::until("volumes are deleted", async || {
-                Ok(list(client, &VOLUMES, "").await?.is_empty())
-            })
-            .await?;
+            wait_until_gone(client, &VOLUMES).await?;
             Ok(Vec::new())
         })
         .await
@@ -54,10 +47,7 @@ pub(super) async fn attachments(cluster: &mut BenchCluster) -> anyhow::Result<()
     cluster
         .phase("detach", async |client| {
             delete_all(client, &PODS, keys.iter().cloned()).await?;
-            BenchCluster::until("volumes are detached", async || {
-                Ok(list(client, &ATTACHMENTS, "").await?.is_empty())
-            })
-            .await?;
+            wait_until_gone(client, &ATTACHMENTS).await?;
             Ok(Vec::new())
         })
         .await
@@ -88,25 +78,4 @@ fn pod(key: &Key, node: usize) -> (String, Value) {
     let spec = json!({"nodeName": format!("hollow-{node}"), "terminationGracePeriodSeconds": 1,
         "containers": [{"name": "app", "image": "images.example.com/app:1"}], "volumes": volumes});
     (key.namespace.to_string(), json!({"metadata": {"name": key.name}, "spec": spec}))
-}
-
-/// Waits until this number of objects is done, and returns the time of each in seconds.
-async fn times_until(
-    client: &Client,
-    resource: &Resource,
-    count: usize,
-    is_done: impl Fn(&Value) -> bool,
-) -> anyhow::Result<Vec<f64>> {
-    let (began, times) = (Instant::now(), RefCell::new(BTreeMap::new()));
-    BenchCluster::until(&format!("{count} of {resource} are done"), async || {
-        let all = list(client, resource, "").await?;
-        let mut times = times.borrow_mut();
-        for done in all.iter().filter(|object| is_done(object)) {
-            let uid = done["metadata"]["uid"].to_string();
-            times.entry(uid).or_insert_with(|| began.elapsed().as_secs_f64());
-        }
-        Ok(times.len() >= count)
-    })
-    .await?;
-    Ok(times.into_inner().into_values().collect())
 }
