@@ -137,10 +137,11 @@ impl ListedKind {
         }
     }
 
-    /// Whether the garbage collector deletes objects of this kind in a storm.
+    /// Whether the garbage collector deletes objects of this kind in a storm, or ends their foreground deletion, which
+    /// users choose for Services.
     #[must_use]
-    pub const fn has_owners(self) -> bool {
-        matches!(self, Self::EndpointSlice | Self::ControllerRevision)
+    pub const fn needs_garbage_collector(self) -> bool {
+        matches!(self, Self::EndpointSlice | Self::ControllerRevision | Self::Service)
     }
 }
 

@@ -44,7 +44,7 @@ pub mod mutants;
 pub mod network;
 pub mod panics;
 pub mod process;
-mod read_check;
+mod reconcile_check;
 pub mod recorder;
 pub mod shrink;
 pub mod signer;

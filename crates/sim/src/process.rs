@@ -29,7 +29,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::actions::Party;
 use crate::network::{Network, SimulatedTransport};
-use crate::read_check::check_reads;
+use crate::reconcile_check::check_reconciles;
 use crate::recorder::Recorder;
 use crate::storm::START_NANOSECONDS;
 
@@ -267,7 +267,7 @@ async fn run_manager(
     let mut not_started = (options.controllers)();
     for controller in &mut not_started {
         loops::prepare(controller, &context.caches);
-        check_reads(controller, recorder);
+        check_reconciles(controller, recorder);
     }
     let not_started = Mutex::new(not_started);
     let work = |mut term: Term| {

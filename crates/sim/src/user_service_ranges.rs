@@ -9,18 +9,20 @@ use crate::user::SimulatedUser;
 const RANGES: Resource = ServiceCidr::RESOURCE;
 const SERVICES: Resource = Service::RESOURCE;
 
-/// Some contain others, and none is another's equal.
-const CIDRS: [&str; 4] = ["10.97.0.0/24", "10.97.0.0/27", "10.97.0.0/28", "10.98.0.0/24"];
+/// Ranges, of which some contain others and none is another's equal, each with an address that no smaller range has.
+const CIDRS: [(&str, &str); 4] = [
+    ("10.97.0.0/24", "10.97.0.200"),
+    ("10.97.0.0/27", "10.97.0.20"),
+    ("10.97.0.0/28", "10.97.0.5"),
+    ("10.98.0.0/24", "10.98.0.5"),
+];
 const NAMESPACE: &str = "default";
 
 impl SimulatedUser {
     pub(crate) async fn change_service_range(&self, number: u8, change: ServiceRangeChange) {
-        let cidr = CIDRS[usize::from(number) % CIDRS.len()];
-        let range = format!("range-{}", usize::from(number) % CIDRS.len());
-        // An address that no smaller range has: .5, .20, .200.
-        let (network, _) = cidr.rsplit_once('.').unwrap_or((cidr, ""));
-        let last = [200, 20, 5, 5][usize::from(number) % CIDRS.len()];
-        let service = format!("in-{range}");
+        let number = usize::from(number) % CIDRS.len();
+        let (cidr, address) = CIDRS[number];
+        let (range, service) = (format!("range-{number}"), format!("in-range-{number}"));
         match change {
             ServiceRangeChange::Create => {
                 let body = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
@@ -31,7 +33,7 @@ impl SimulatedUser {
             ServiceRangeChange::CreateService => {
                 let body = json!({"apiVersion": "v1", "kind": "Service",
                     "metadata": {"name": service, "namespace": NAMESPACE},
-                    "spec": {"clusterIP": format!("{network}.{last}"), "ports": [{"port": 80}]}});
+                    "spec": {"clusterIP": address, "ports": [{"port": 80}]}});
                 self.create(&SERVICES, NAMESPACE, &body).await;
             }
             ServiceRangeChange::DeleteService => {

@@ -1,4 +1,4 @@
-//! The I/O of a reconcile between a controller and the runtime, for mutants and for the check of reads.
+//! The I/O of a reconcile between a controller and the runtime, for mutants and for the checks of reconciles.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -109,8 +109,7 @@ impl Checker for EndpointSlices {
             }
             // A pod that ends while it is not ready changes nothing that the original looks at.
             let has_ended = |address: &str| {
-                let of_pod = |pod: &&Arc<Value>| text(pod, "/status/podIP") == address && !is_active(pod);
-                pods.iter().any(|pod| of_pod(&pod))
+                pods.iter().any(|pod| text(pod, "/status/podIP") == address && !is_active(pod))
             };
             found.retain(|address, ready| *ready || wanted.contains_key(address) || !has_ended(address));
             let differs =

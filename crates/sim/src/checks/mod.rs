@@ -147,10 +147,9 @@ pub fn is_independent_of(checker: &str, failing: &BTreeSet<ListedKind>) -> bool 
         controller.loops.iter().flat_map(|a_loop| &a_loop.reads).any(|kind| reads(&kind.resource().plural))
     });
     let checks_affected = affected.map(|controller| controller.name).any(|name| checker.contains(name));
-    // The garbage collector reads all kinds. It deletes nothing of a kind that it cannot list, and ends no foreground
-    // deletion, which users choose for Services.
-    let concerns_garbage = |kind: &ListedKind| kind.has_owners() || *kind == ListedKind::Service;
-    let checks_garbage = checker == garbage::NAME && failing.iter().any(concerns_garbage);
+    // The garbage collector reads all kinds, and deletes nothing of a kind that it cannot list.
+    let checks_garbage =
+        checker == garbage::NAME && failing.iter().any(|kind| kind.needs_garbage_collector());
     // Quotas count objects of all kinds.
     let checks_quotas = checker == quota::NAME && !failing.is_empty();
     // A migration lists the objects of any kind.

@@ -23,18 +23,18 @@ use crate::wrapped_io::WrappedIo;
 /// A part of the error if writes are not sent because this process does not lead.
 const NOT_LEADING: &str = "does not lead any more";
 
-/// Checks the reads of all loops of a controller.
-pub(crate) fn check_reads(controller: &mut Controller, recorder: &Arc<Recorder>) {
+/// Checks the reconciles of all loops of a controller.
+pub(crate) fn check_reconciles(controller: &mut Controller, recorder: &Arc<Recorder>) {
     for a_loop in &mut controller.loops {
         let covered = a_loop.reads.iter().filter(|kind| a_loop.covers_reads_of(kind)).cloned().collect();
         let reconciler = a_loop.reconciler.clone();
         let (queue, recorder) = (a_loop.queue, recorder.clone());
         a_loop.reconciler =
-            Arc::new(ReadChecker { reconciler, covered, queue, recorder, reported: Mutex::default() });
+            Arc::new(ReconcileChecker { reconciler, covered, queue, recorder, reported: Mutex::default() });
     }
 }
 
-struct ReadChecker {
+struct ReconcileChecker {
     reconciler: Arc<dyn AnyReconciler>,
     /// The kinds whose changes enqueue items, or need not.
     covered: Vec<KindEntry>,
@@ -44,7 +44,7 @@ struct ReadChecker {
     reported: Mutex<BTreeSet<String>>,
 }
 
-impl ReadChecker {
+impl ReconcileChecker {
     fn on_read(&self, kind: &KindEntry) {
         if self.covered.contains(kind) {
             return;
@@ -58,7 +58,7 @@ impl ReadChecker {
     }
 }
 
-impl Reconciler for ReadChecker {
+impl Reconciler for ReconcileChecker {
     async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         let on_read = |kind: &KindEntry| self.on_read(kind);
         let was_refused = AtomicBool::new(false);
