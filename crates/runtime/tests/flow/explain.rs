@@ -54,14 +54,7 @@ impl Stuck {
         for controller in chosen {
             running.push(cluster.start(controller).await);
         }
-        let explainer = Explainer {
-            inspection,
-            caches: cluster.caches.clone(),
-            clocks: cluster.context.clocks.clone(),
-            metrics: cluster.metrics.clone(),
-            client: cluster.client(),
-            lease: None,
-        };
+        let explainer = cluster.explainer();
         Self { cluster, explainer, _running: running }
     }
 

@@ -8,7 +8,6 @@ use http::{HeaderValue, Method, Request};
 use keleustes_client::{Call, DeleteOptions};
 use keleustes_controllers::{ControllersOptions, enabled_controllers};
 use keleustes_objects::{Key, Resource};
-use keleustes_runtime::explain::Explainer;
 use keleustes_runtime::loops::{self, RunningController};
 use keleustes_runtime::shadow::comparison::DifferenceKind;
 use keleustes_runtime::shadow::{Shadow, ShadowReport, WINDOW_DEFAULT};
@@ -59,14 +58,7 @@ impl Beside {
             inspection.register(std::slice::from_ref(&controller));
             running.push(cluster.start(controller).await);
         }
-        let explainer = Explainer {
-            inspection,
-            caches: cluster.caches.clone(),
-            clocks: cluster.context.clocks.clone(),
-            metrics: cluster.metrics.clone(),
-            client: cluster.client(),
-            lease: None,
-        };
+        let explainer = cluster.explainer();
         let stop = CancellationToken::new();
         let (observing, stopped) = (shadow.clone(), stop.clone());
         tokio::spawn(async move { observing.run(explainer, stopped).await });

@@ -17,6 +17,7 @@ use keleustes_plan::{
 };
 use keleustes_runtime::caches::{Cache, Caches, EventHandler};
 use keleustes_runtime::clock::{Clocks, Random};
+use keleustes_runtime::explain::Explainer;
 use keleustes_runtime::handover::PredecessorState;
 use keleustes_runtime::inspection::Inspection;
 use keleustes_runtime::loops::{self, ControllerContext, RunningController};
@@ -91,6 +92,18 @@ impl TestCluster {
             shadow: None,
         };
         Self { server, faults, tap, metrics, caches, is_leader, events: Arc::default(), context }
+    }
+
+    /// Explains the objects of this cluster. It knows of no Lease.
+    pub(crate) fn explainer(&self) -> Explainer {
+        Explainer {
+            inspection: self.context.inspection.clone(),
+            caches: self.caches.clone(),
+            clocks: self.context.clocks.clone(),
+            metrics: self.metrics.clone(),
+            client: self.client(),
+            lease: None,
+        }
     }
 
     pub(crate) fn client(&self) -> kube::Client {

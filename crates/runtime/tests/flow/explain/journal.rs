@@ -64,14 +64,7 @@ async fn standby(cluster: &TestCluster, controller: &str) -> Explainer {
     inspection.register(&chosen);
     settle().await;
     wait(Duration::from_secs(1)).await;
-    Explainer {
-        inspection,
-        caches: cluster.caches.clone(),
-        clocks: cluster.context.clocks.clone(),
-        metrics: cluster.metrics.clone(),
-        client: cluster.client(),
-        lease: None,
-    }
+    cluster.explainer()
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,8 +114,8 @@ async fn migration_that_would_start_is_explained() {
     assert!(text.contains("Wants:    update storageversionmigrations") && !text.contains("Fails:"), "{text}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn key_that_waits_for_its_own_write_says_so() {
+/// A ReplicaSet that was scaled up, and whose controller does not see the pods that it creates.
+async fn behind_its_own_write() -> Stuck {
     let stuck =
         Stuck::new(&["deployment-controller", "replicaset-controller"], &[deployment("RollingUpdate", 1)])
             .await;
@@ -133,6 +126,12 @@ async fn key_that_waits_for_its_own_write_says_so() {
         web["metadata"]["generation"] = json!(2);
     });
     wait(Duration::from_secs(2)).await;
+    stuck
+}
+
+#[tokio::test(start_paused = true)]
+async fn key_that_waits_for_its_own_write_says_so() {
+    let stuck = behind_its_own_write().await;
     let set = stuck.cluster.server.objects("replicasets")[0]["metadata"]["name"].as_str().unwrap().to_owned();
     let text = stuck.explain("rs", &set).await.text();
     assert!(text.contains("the cache of pods is at resourceVersion"), "{text}");
@@ -173,16 +172,7 @@ async fn live_overview_names_what_waits_and_why() {
 
 #[tokio::test(start_paused = true)]
 async fn live_overview_shows_items_that_wait_for_their_own_write() {
-    let stuck =
-        Stuck::new(&["deployment-controller", "replicaset-controller"], &[deployment("RollingUpdate", 1)])
-            .await;
-    wait(Duration::from_secs(5)).await;
-    stuck.cluster.tap.lag("pods");
-    stuck.change("deployments", "web", |web| {
-        web["spec"]["replicas"] = json!(2);
-        web["metadata"]["generation"] = json!(2);
-    });
-    wait(Duration::from_secs(2)).await;
+    let stuck = behind_its_own_write().await;
     let explainer = &stuck.explainer;
     let overview = explainer.live_overview(&explainer.manager_state().await, 10);
     let held = overview.waiting.iter().find(|item| item.because.contains("this controller has written"));
