@@ -18,7 +18,10 @@ use std::time::Duration;
 
 use crate::error::{During, Error, Result};
 use crate::process::{Process, tail_of};
-use crate::sources::{self, ETCD, KUBERNETES, KWOK, METRICS_ADAPTER, METRICS_SERVER, Module};
+use crate::sources::{
+    self, ETCD, KUBERNETES, KWOK, LOCAL_PATH_PROVISIONER, METRICS_ADAPTER, METRICS_SERVER, Module,
+    OLDER_KUBERNETES,
+};
 
 mod horizontal_pod_autoscaler;
 mod progress;
@@ -45,13 +48,17 @@ pub enum Program {
     MetricsServer,
     /// Serves `custom.metrics.k8s.io` and `external.metrics.k8s.io`.
     MetricsAdapter,
+    /// Rancher's provisioner of volumes on the disks of nodes.
+    LocalPathProvisioner,
+    /// The API server of the minor version before.
+    OlderKubeApiserver,
 }
 
 impl Program {
     /// What every control plane needs.
     pub const BASE: [Self; 3] = [Self::Etcd, Self::KubeApiserver, Self::Kubectl];
     /// Everything that can be built.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Etcd,
         Self::KubeApiserver,
         Self::Kubectl,
@@ -60,6 +67,8 @@ impl Program {
         Self::Kwok,
         Self::MetricsServer,
         Self::MetricsAdapter,
+        Self::LocalPathProvisioner,
+        Self::OlderKubeApiserver,
     ];
 
     /// The name of the executable.
@@ -73,6 +82,8 @@ impl Program {
             Self::Kwok => "kwok",
             Self::MetricsServer => "metrics-server",
             Self::MetricsAdapter => "metrics-adapter",
+            Self::LocalPathProvisioner => "local-path-provisioner",
+            Self::OlderKubeApiserver => "older-kube-apiserver",
         }
     }
 
@@ -80,7 +91,10 @@ impl Program {
     /// other modules carry a key of their own, so that a new version of one does not make all others outdated.
     fn file_name(self) -> String {
         match self {
-            Self::MetricsServer | Self::MetricsAdapter => format!("{self}-{}", self.module().key()),
+            Self::MetricsServer
+            | Self::MetricsAdapter
+            | Self::LocalPathProvisioner
+            | Self::OlderKubeApiserver => format!("{self}-{}", self.module().key()),
             _ => self.name().to_owned(),
         }
     }
@@ -91,6 +105,8 @@ impl Program {
             Self::Kwok => &KWOK,
             Self::MetricsServer => &METRICS_SERVER,
             Self::MetricsAdapter => &METRICS_ADAPTER,
+            Self::LocalPathProvisioner => &LOCAL_PATH_PROVISIONER,
+            Self::OlderKubeApiserver => &OLDER_KUBERNETES,
             Self::KubeApiserver | Self::Kubectl | Self::KubeScheduler | Self::KubeControllerManager => {
                 &KUBERNETES
             }
@@ -104,6 +120,8 @@ impl Program {
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok".into(),
             Self::MetricsServer => "sigs.k8s.io/metrics-server/cmd/metrics-server".into(),
             Self::MetricsAdapter => ".".into(),
+            Self::LocalPathProvisioner => LOCAL_PATH_PROVISIONER.main.into(),
+            Self::OlderKubeApiserver => Self::KubeApiserver.package(),
             kubernetes => format!("k8s.io/kubernetes/cmd/{}", kubernetes.name()),
         }
     }
@@ -111,8 +129,9 @@ impl Program {
     /// Strips the program, and sets the version of Kubernetes programs, which the API server needs to serve at all.
     fn linker_flags(self) -> String {
         let mut flags = String::from("-s -w");
-        if self.module().name == KUBERNETES.name {
-            let version = KUBERNETES.version();
+        let module = self.module();
+        if module.main == KUBERNETES.main {
+            let version = module.version();
             let mut parts = version.trim_start_matches('v').split('.');
             let [major, minor] = [parts.next(), parts.next()].map(Option::unwrap_or_default);
             for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
@@ -129,7 +148,11 @@ impl Program {
         match self {
             Self::Etcd | Self::KubeApiserver | Self::Kubectl => Some(true),
             Self::KubeScheduler | Self::KubeControllerManager => Some(false),
-            Self::Kwok | Self::MetricsServer | Self::MetricsAdapter => None,
+            Self::Kwok
+            | Self::MetricsServer
+            | Self::MetricsAdapter
+            | Self::LocalPathProvisioner
+            | Self::OlderKubeApiserver => None,
         }
     }
 }

@@ -48,6 +48,7 @@ pub struct Builder {
     also: Vec<Program>,
     metrics_server: bool,
     metrics_adapter: bool,
+    older_api_server: bool,
 }
 
 impl Builder {
@@ -82,6 +83,16 @@ impl Builder {
         self
     }
 
+    /// Runs the API server of the minor version before, if `older`.
+    pub fn with_older_api_server(mut self, older: bool) -> Self {
+        self.older_api_server = older;
+        self
+    }
+
+    fn api_server(&self) -> Program {
+        if self.older_api_server { Program::OlderKubeApiserver } else { Program::KubeApiserver }
+    }
+
     /// Makes sure that a program is built without running it, for a later [`ControlPlane::start_go_manager`] for instance.
     pub fn with_program(mut self, program: Program) -> Self {
         self.also.push(program);
@@ -109,6 +120,8 @@ impl Builder {
     /// The programs this control plane needs.
     pub fn programs(&self) -> Vec<Program> {
         let mut wanted = Program::BASE.to_vec();
+        wanted.retain(|program| *program != Program::KubeApiserver);
+        wanted.push(self.api_server());
         wanted.extend(self.scheduler.then_some(Program::KubeScheduler));
         wanted.extend(self.kwok_nodes.map(|_| Program::Kwok));
         wanted.extend(self.go_manager.as_ref().map(|_| Program::KubeControllerManager));
@@ -169,6 +182,7 @@ pub struct ControlPlane {
     etcd_args: Vec<String>,
     etcd_ready: Probe,
     etcd_port: u16,
+    api_server_program: Program,
     api_server_args: Vec<String>,
     api_server_ready: Probe,
     api_server_port: u16,
@@ -214,6 +228,7 @@ impl ControlPlane {
             etcd_args: components::etcd(&scratch.path().join("etcd"), etcd_port, peer_port),
             etcd_ready: Probe::http(etcd_port, "/readyz"),
             etcd_port,
+            api_server_program: builder.api_server(),
             api_server_args,
             api_server_ready,
             api_server_port,
@@ -339,7 +354,7 @@ impl ControlPlane {
 
     /// Starts the API server, unless it runs, and waits until it is ready.
     pub fn start_api_server(&self) -> Result<()> {
-        let start = || self.spawn(Program::KubeApiserver, "kube-apiserver", &self.api_server_args);
+        let start = || self.spawn(self.api_server_program, "kube-apiserver", &self.api_server_args);
         self.start_into(&self.api_server, start, &self.api_server_ready)
     }
 
@@ -370,6 +385,16 @@ impl ControlPlane {
         self.stop_etcd(how)?;
         self.start_etcd()?;
         self.wait_ready()
+    }
+
+    /// Freezes etcd (SIGSTOP), as a disk does that stops to write: requests wait.
+    pub fn pause_etcd(&self) -> Result<()> {
+        self.slot(&self.etcd).as_mut().map_or(Ok(()), Process::pause)
+    }
+
+    /// Lets a frozen etcd go on.
+    pub fn resume_etcd(&self) -> Result<()> {
+        self.slot(&self.etcd).as_mut().map_or(Ok(()), Process::resume)
     }
 
     /// Stores a value in etcd, past the API server and its validation.
@@ -564,7 +589,10 @@ mod tests {
         assert_eq!(ControlPlane::builder().programs(), Program::BASE);
         let all = ControlPlane::builder().with_scheduler().with_kwok(1).with_go_manager([""; 0]);
         let all = all.with_metrics_server().with_metrics_adapter();
+        let all = all.with_program(Program::LocalPathProvisioner).with_program(Program::OlderKubeApiserver);
         assert_eq!(all.programs(), Program::ALL);
+        let older = ControlPlane::builder().with_older_api_server(true).programs();
+        assert_eq!(older, [Program::Etcd, Program::Kubectl, Program::OlderKubeApiserver]);
         let with_kubectl_again = ControlPlane::builder().with_program(Program::Kubectl);
         assert_eq!(with_kubectl_again.programs(), Program::BASE);
     }

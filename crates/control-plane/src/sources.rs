@@ -13,7 +13,7 @@ pub(crate) struct Module {
     /// The folder's name.
     pub(crate) name: &'static str,
     /// The module whose version the programs have.
-    main: &'static str,
+    pub(crate) main: &'static str,
     go_mod: &'static str,
     go_sum: &'static str,
     /// The name and text of its only source file.
@@ -47,6 +47,13 @@ pub(crate) const METRICS_SERVER: Module = module!("metrics-server", "sigs.k8s.io
 /// An adapter that serves custom and external metrics.
 pub(crate) const METRICS_ADAPTER: Module =
     module!("metrics-adapter", "sigs.k8s.io/custom-metrics-apiserver", "main.go");
+
+/// The API server of the minor version before.
+pub(crate) const OLDER_KUBERNETES: Module = module!("kubernetes-1.36", "k8s.io/kubernetes");
+
+/// Rancher's provisioner of volumes on the disks of nodes.
+pub(crate) const LOCAL_PATH_PROVISIONER: Module =
+    module!("local-path-provisioner", "github.com/rancher/local-path-provisioner");
 
 /// The program about pod templates, in a folder of the module of Kubernetes.
 pub(crate) const TEMPLATES: [(&str, &str); 3] = [
@@ -152,6 +159,8 @@ mod tests {
         assert_eq!(KWOK.version(), "v0.8.0");
         assert_eq!(METRICS_SERVER.version(), "v0.9.0");
         assert_eq!(METRICS_ADAPTER.version(), "v1.37.0");
+        assert_eq!(LOCAL_PATH_PROVISIONER.version(), "v0.0.30");
+        assert_eq!(OLDER_KUBERNETES.version(), "v1.36.4");
         assert_eq!(KUBERNETES.oldest_go(), "1.26.0");
     }
 
@@ -173,11 +182,13 @@ mod tests {
     /// Every staging module must come from the same release as the module that uses it.
     #[test]
     fn the_published_staging_modules_have_the_version_of_kubernetes() {
-        let wanted = KUBERNETES.version().replacen("v1.", "v0.", 1);
-        let replaced: Vec<&str> = KUBERNETES.go_mod.lines().filter(|line| line.contains(" => ")).collect();
-        assert!(replaced.len() > 30, "{replaced:?}");
-        for line in replaced {
-            assert!(line.ends_with(&wanted), "{line}");
+        for module in [KUBERNETES, OLDER_KUBERNETES] {
+            let wanted = module.version().replacen("v1.", "v0.", 1);
+            let replaced: Vec<&str> = module.go_mod.lines().filter(|line| line.contains(" => ")).collect();
+            assert!(replaced.len() > 30, "{replaced:?}");
+            for line in replaced {
+                assert!(line.ends_with(&wanted), "{line}");
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! A manager never uses it: what it signs for a cluster is written by `x509`, as the original writes it.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{
@@ -91,6 +93,27 @@ impl Authority {
     /// # Errors
     /// If an alternative name is invalid, or no key can be generated.
     pub fn issue(&self, subject: &Subject<'_>) -> Result<Issued, Error> {
+        self.issue_with(subject, |_| ())
+    }
+
+    /// The same, valid from a minute ago until the end of its life.
+    ///
+    /// # Errors
+    /// If an alternative name is invalid, or no key can be generated.
+    pub fn issue_for(&self, subject: &Subject<'_>, life: Duration) -> Result<Issued, Error> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let epoch = rcgen::date_time_ymd(1970, 1, 1);
+        self.issue_with(subject, |params| {
+            params.not_before = epoch + now.saturating_sub(Duration::from_secs(60));
+            params.not_after = epoch + now + life;
+        })
+    }
+
+    fn issue_with(
+        &self,
+        subject: &Subject<'_>,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Result<Issued, Error> {
         let mut params = CertificateParams::new(subject.alt_names)?;
         params.distinguished_name = DistinguishedName::new();
         if let Some(group) = subject.group {
@@ -103,6 +126,7 @@ impl Authority {
             Usage::Client => ExtendedKeyUsagePurpose::ClientAuth,
         }];
         params.use_authority_key_identifier_extension = true;
+        change(&mut params);
         let key = KeyPair::generate()?;
         Ok(Issued { certificate: params.signed_by(&key, &self.issuer)?, key })
     }

@@ -6,12 +6,15 @@ use anyhow::{Context as _, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
-use keleustes_hollow::{DriverFault, DriverOperation, Hollow, HollowHandle, StorageDriver};
+use keleustes_hollow::{Builder, DriverFault, DriverOperation, Hollow, HollowHandle, StorageDriver};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::TestCluster;
+
+mod local_path;
+pub(crate) use local_path::local_path_provisioner_serves_a_stateful_set;
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
@@ -105,8 +108,11 @@ impl<'w> DynamicFixture<'w> {
 
     /// Starts a node that runs and stops pods.
     async fn start_node(&self) -> anyhow::Result<HollowHandle> {
-        let prefix = format!("{}-", self.namespace);
-        let hollow = Hollow::builder(self.cluster.admin.clone()).nodes(1).name_prefix(prefix).start();
+        self.start_node_with(Hollow::builder(self.cluster.admin.clone())).await
+    }
+
+    async fn start_node_with(&self, builder: Builder) -> anyhow::Result<HollowHandle> {
+        let hollow = builder.nodes(1).name_prefix(format!("{}-", self.namespace)).start();
         let nodes: Api<Node> = Api::all(self.cluster.admin.clone());
         let ready = async || {
             let node = serde_json::to_value(nodes.get(&self.node()).await?)?;

@@ -56,6 +56,7 @@ mod workloads;
 
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
+use keleustes_control_plane::build::Program;
 
 pub use test_cluster::{ControlPlaneProcesses, TestCluster};
 use workloads::{daemonsets, deployments, disruptions, handover, replicas, statefulsets, templates};
@@ -106,6 +107,8 @@ pub struct Group {
     pub manager_args: &'static [&'static str],
     /// Whether kube-scheduler runs.
     pub has_scheduler: bool,
+    /// Programs that scenarios start themselves.
+    pub programs: &'static [Program],
     /// Whether pods run on simulated nodes, and the metrics APIs serve what they use.
     pub has_metrics: bool,
     /// Whether kinds and controllers behind feature gates that are off by default exist.
@@ -118,6 +121,7 @@ pub const USUAL: Group = Group {
     api_server_args: &[],
     manager_args: &[],
     has_scheduler: false,
+    programs: &[],
     has_metrics: false,
     is_gated: false,
 };
@@ -128,7 +132,7 @@ const GATES: &str = "--feature-gates=GenericWorkload=true,WorkloadWithJob=true,D
 /// All groups.
 pub const GROUPS: &[Group] = &[
     USUAL,
-    Group { scenarios: SCHEDULED, has_scheduler: true, ..USUAL },
+    Group { scenarios: SCHEDULED, has_scheduler: true, programs: &[Program::LocalPathProvisioner], ..USUAL },
     Group { scenarios: MEASURED, has_scheduler: true, has_metrics: true, ..USUAL },
     Group {
         scenarios: GATED,
@@ -145,6 +149,7 @@ pub const GROUPS: &[Group] = &[
 /// Scenarios with a scheduler.
 const SCHEDULED: &[Scenario] = scenarios! {
     Anywhere device_scheduling::deployment_with_a_claim_template_uses_and_frees_a_device;
+    RealCluster dynamic_volumes::local_path_provisioner_serves_a_stateful_set;
 };
 
 /// Scenarios with metrics.
@@ -214,6 +219,8 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere endpoints::custom_endpoints_are_mirrored;
     Anywhere endpoints::nodes_have_their_ttl;
     RealCluster encodings::endpoints_are_the_same_in_both_encodings;
+    RealCluster encodings::workloads_and_policies_are_the_same_in_both_encodings;
+    RealCluster encodings::a_signing_request_is_the_same_in_both_encodings;
     RealCluster certificates::kubelet_request_is_approved_and_signed;
     RealCluster certificates::user_request_waits_for_approval_and_bad_one_fails;
     RealCluster certificate_life::kubelet_bootstraps_with_a_token_and_renews_its_certificate;

@@ -196,6 +196,9 @@ impl RealCluster {
         if group.has_scheduler {
             builder = builder.with_scheduler();
         }
+        for &program in group.programs {
+            builder = builder.with_program(program);
+        }
         if group.has_metrics {
             // One node, so that the scheduler has no choice that could differ between two clusters.
             builder = builder.with_kwok(1).with_metrics_server().with_metrics_adapter();

@@ -48,6 +48,9 @@ struct Args {
     /// Does not compare scenarios whose name contains this; may be repeated.
     #[arg(long, requires = "compare")]
     uncompared: Vec<String>,
+    /// Runs the API server of the minor version before, v1.36, with our manager.
+    #[arg(long, conflicts_with_all = ["manager", "compare", "shadow", "beside_original"])]
+    older_api_server: bool,
     /// Repeats a failed scenario once, and reports it: real processes on a busy machine can be slow.
     /// Comparisons always do.
     #[arg(long)]
@@ -129,7 +132,7 @@ async fn main() -> anyhow::Result<ExitCode> {
 
 /// Runs the scenarios of a group in one cluster.
 async fn play(args: &Args, group: &Group, tally: &mut Tally) -> anyhow::Result<()> {
-    let mut builder = ControlPlane::builder();
+    let mut builder = ControlPlane::builder().with_older_api_server(args.older_api_server);
     if args.beside_original {
         builder = builder.with_program(Program::KubeControllerManager);
     }

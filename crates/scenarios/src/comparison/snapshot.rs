@@ -21,6 +21,8 @@ use crate::normalize::{HASH, Normalizer, RANDOM, TIME, UID};
 static NORMALIZER: LazyLock<Normalizer> = LazyLock::new(|| {
     Normalizer::new(&[
         TIME,
+        // The name under which a provisioner records events ends in a random identity.
+        (r"_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "_IDENTITY"),
         UID,
         RANDOM,
         HASH,

@@ -67,7 +67,7 @@ impl Cluster {
         let manager = Manager::Ours(built_manager()?).start(plane, "manager", &flags)?;
         let nodes =
             Hollow::builder(client_of(plane, User::Admin).await?).nodes(3).scheduler(true).untaint(true);
-        let nodes = nodes.volumes(true).batch_killed_code(143).start();
+        let nodes = nodes.volumes(true).mounts(true).batch_killed_code(143).start();
         let pod_events = tokio::spawn(record_pod_events(client_of(plane, User::Admin).await?));
         let parts = Parts {
             _nodes: Some(nodes),

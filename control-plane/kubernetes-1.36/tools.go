@@ -1,0 +1,6 @@
+//go:build tools
+
+// Package tools names the program that is built from this module, so that go.mod and go.sum cover it.
+package tools
+
+import _ "k8s.io/kubernetes/cmd/kube-apiserver"
