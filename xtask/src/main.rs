@@ -1,6 +1,8 @@
 //! The developer tools: `cargo xtask COMMAND`.
 
 mod control_plane;
+mod coverage;
+mod fuzz;
 mod mutants;
 mod run;
 
@@ -60,10 +62,14 @@ enum Command {
     Templates(run::Standalone),
     /// Simulate clusters with faults, each from one seed
     Storm(run::Standalone),
+    /// Search for inputs that break a parser or decoder, guided by coverage (needs a C++ compiler)
+    Fuzz(fuzz::Options),
     /// Measure the manager on a real control plane (needs Go)
     Bench(run::WithManager),
     /// Change one operator or function of a crate at a time and list the changes that no test notices
     Mutants(mutants::Options),
+    /// Show how many lines of a crate its unit tests run (needs rustup's llvm-tools)
+    Coverage(coverage::Options),
     /// Show the notes of the next release, collected from the fragments in changelog.d
     Changelog {
         /// Update CHANGELOG.md
@@ -105,8 +111,10 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::JudgeCel(program) => program.run(&workspace, "judge-cel"),
         Command::Templates(program) => program.run(&workspace, "templates"),
         Command::Storm(program) => program.run_optimised(&workspace, "keleustes-sim", "storm"),
+        Command::Fuzz(options) => options.run(&workspace),
         Command::Bench(program) => program.run(&workspace, "keleustes-bench", "bench"),
         Command::Mutants(options) => options.run(&workspace),
+        Command::Coverage(options) => options.run(&workspace),
         Command::Changelog { write } => show_changelog(&workspace, write),
         Command::Dist { program } => {
             let built = if program { dist::program::build(&workspace)? } else { dist::build(&workspace)? };

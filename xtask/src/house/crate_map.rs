@@ -63,6 +63,9 @@ pub const CRATES: &[CrateRule] = &[
             "hollow",
             "control-plane",
             "scenarios",
+            "pki",
+            "sim",
+            "x509",
         ],
         pure: false,
     },
@@ -85,6 +88,11 @@ pub const CRATES: &[CrateRule] = &[
     CrateRule {
         name: "sim",
         sees: &["objects", "plan", "controllers", "client", "runtime", "apiserver", "hollow", "x509"],
+        pure: false,
+    },
+    CrateRule {
+        name: "fuzz",
+        sees: &["objects", "cel", "client", "controllers", "options", "x509"],
         pure: false,
     },
     CrateRule { name: "xtask", sees: &["control-plane"], pure: false },
