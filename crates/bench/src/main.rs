@@ -10,6 +10,7 @@ mod namespace;
 mod requests;
 mod side_by_side;
 mod slices;
+mod soak;
 mod workloads;
 
 use std::path::{Path, PathBuf};
@@ -57,6 +58,8 @@ enum What {
     },
     /// Ours and the original under the same loads, one after the other on new control planes.
     SideBySide(side_by_side::SideBySideArgs),
+    /// Two managers under load for an hour, with restarts, slow disks, rotated credentials and failing requests.
+    Soak(soak::SoakArgs),
     /// The number of EndpointSlice writes for the same changes of one large Service.
     Slices {
         /// How many pods the Service has.
@@ -108,6 +111,7 @@ async fn main() -> anyhow::Result<()> {
         What::Graph { objects } => graph::measure(objects),
         What::Kinds { objects } => kinds::measure(objects),
         What::SideBySide(args) => side_by_side::measure(&args).await,
+        What::Soak(args) => soak::run(&args).await,
         What::Slices { pods, rounds, without_original } => {
             slices::measure(pods, rounds, !without_original).await
         }

@@ -119,7 +119,7 @@ pub(super) async fn ranges(cluster: &mut BenchCluster) -> anyhow::Result<()> {
         .phase("join", async |client| {
             BenchCluster::until("ranges of all nodes", async || {
                 let nodes = list(client, &NODES, "").await?;
-                Ok(nodes.len() == count && nodes.iter().all(|node| node["spec"]["podCIDR"].is_string()))
+                Ok(nodes.len() == count && nodes.iter().all(has_joined))
             })
             .await?;
             Ok(Vec::new())
@@ -131,4 +131,12 @@ pub(super) async fn ranges(cluster: &mut BenchCluster) -> anyhow::Result<()> {
             Ok(Vec::new())
         })
         .await
+}
+
+/// Whether everything has been written for a new node: otherwise the faster manager would seem to write more.
+fn has_joined(node: &Value) -> bool {
+    let annotations = &node["metadata"]["annotations"];
+    node["spec"]["podCIDR"].is_string()
+        && annotations["node.alpha.kubernetes.io/ttl"].is_string()
+        && node["spec"]["taints"].as_array().is_none_or(Vec::is_empty)
 }

@@ -7,7 +7,7 @@ mod growth;
 mod loads;
 mod objects;
 mod pictures;
-mod plot;
+pub(crate) mod plot;
 mod profile;
 mod projection;
 mod proxy;

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 
 use super::plot::pairs;
 use super::report::{Measure, Measurement, Report};
+use crate::soak::report as soak;
 
 /// Where the measurements are kept, and the prefix of the pictures drawn from them.
 const DATA: [(&str, &str); 2] =
@@ -52,6 +53,11 @@ fn drawn(root: &Path) -> anyhow::Result<Vec<(String, String)>> {
             let note = "The same load on the same two cores, equal request limits. Shorter is better.";
             pictures.push(("headline.svg".to_owned(), pairs("Keleustes and the original", note, &headline)));
         }
+    }
+    // Present once a soak of an hour has been kept.
+    if let Ok(text) = fs::read_to_string(root.join("docs/data").join(soak::DATA)) {
+        let report: soak::Report = serde_json::from_str(&text).context("reading the soak")?;
+        pictures.push((soak::PICTURE.to_owned(), report.picture()));
     }
     Ok(pictures)
 }

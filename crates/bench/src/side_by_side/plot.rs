@@ -10,9 +10,9 @@ pub(super) struct Bar {
 }
 
 /// A line through points.
-pub(super) struct Line {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 const INK: &str = "#24507a";
@@ -24,6 +24,8 @@ const WIDTH: f64 = 960.0;
 const LEFT: f64 = 440.0;
 const ONE: f64 = 700.0;
 const ROW: f64 = 22.0;
+/// A line through more points has no dots.
+const DOTS_MAX: usize = 40;
 
 /// Bars of ratios, with a mark at ratio 1.
 pub(super) fn bars(title: &str, all: &[Bar]) -> String {
@@ -57,7 +59,7 @@ pub(super) fn bars(title: &str, all: &[Bar]) -> String {
 }
 
 /// Lines over one axis; both axes start at zero and end at a round number.
-pub(super) fn lines(title: &str, axis: &str, all: &[Line]) -> String {
+pub(crate) fn lines(title: &str, axis: &str, all: &[Line]) -> String {
     const HEIGHT: f64 = 420.0;
     let points = || all.iter().flat_map(|line| &line.points);
     let maximum = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(f64::MIN_POSITIVE, f64::max);
@@ -87,7 +89,7 @@ pub(super) fn lines(title: &str, axis: &str, all: &[Line]) -> String {
         "<text x=\"840\" y=\"410\" text-anchor=\"end\" fill=\"{GREY}\">{}</text>",
         escape(axis)
     );
-    for (line, ink) in all.iter().zip([INK, OTHER_INK]) {
+    for (line, ink) in all.iter().zip([INK, OTHER_INK, GREY]) {
         let positions: Vec<_> = line.points.iter().map(|point| position(*point)).collect();
         let path: Vec<_> = positions.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
@@ -95,7 +97,7 @@ pub(super) fn lines(title: &str, axis: &str, all: &[Line]) -> String {
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{ink}\" stroke-width=\"2\"/>",
             path.join(" ")
         );
-        for (x, y) in &positions {
+        for (x, y) in positions.iter().filter(|_| positions.len() <= DOTS_MAX) {
             let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{ink}\"/>");
         }
         if let Some((x, y)) = positions.last() {
