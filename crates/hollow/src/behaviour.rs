@@ -237,6 +237,7 @@ impl<'de> Deserialize<'de> for Behaviour {
 
 /// A string, borrowed from the input if it has no escapes.
 #[derive(serde::Deserialize)]
+#[serde(transparent)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]

@@ -6,14 +6,14 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use keleustes_client::{Delta, Reflector, WriteResponse};
-use keleustes_objects::{ApiError, InternedStr, Object as _};
+use keleustes_objects::{ApiError, PersistentVolumeClaim, StorageClass};
 use kube::Client;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::Clock;
-use crate::engine::{Engine, HollowStats, Writer};
-use crate::projections::{Attachment, CsiDriver, Node, Pod, Volume};
+use crate::engine::{Engine, HollowStats, Input, Writer};
+use crate::projections::{Attachment, ConfigMap, CsiDriver, Node, Pod, Secret, Volume};
 
 /// A command from the handle.
 pub(crate) enum Command {
@@ -34,6 +34,10 @@ pub(crate) struct Driver {
     pub(crate) volumes: Option<Reflector<Volume>>,
     pub(crate) attachments: Option<Reflector<Attachment>>,
     pub(crate) csi_drivers: Option<Reflector<CsiDriver>>,
+    pub(crate) claims: Option<Reflector<PersistentVolumeClaim>>,
+    pub(crate) classes: Option<Reflector<StorageClass>>,
+    pub(crate) config_maps: Option<Reflector<ConfigMap>>,
+    pub(crate) secrets: Option<Reflector<Secret>>,
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) max_in_flight: usize,
 }
@@ -64,11 +68,15 @@ impl Driver {
                 Some((writer, answer)) = responses.next(), if !responses.is_empty() => {
                     self.engine.on_response(&writer, &answer, self.clock.now());
                 }
-                delta = self.pods.next() => self.apply_pods(delta),
-                delta = self.nodes.next() => self.apply_nodes(delta),
-                delta = next_of(&mut self.volumes) => self.apply_volumes(delta),
-                delta = next_of(&mut self.attachments) => self.apply_attachments(delta),
-                delta = next_of(&mut self.csi_drivers) => self.apply_csi_drivers(delta),
+                delta = self.pods.next() => self.apply(delta),
+                delta = self.nodes.next() => self.apply(delta),
+                delta = next_of(&mut self.volumes) => self.apply(delta),
+                delta = next_of(&mut self.attachments) => self.apply(delta),
+                delta = next_of(&mut self.csi_drivers) => self.apply(delta),
+                delta = next_of(&mut self.claims) => self.apply(delta),
+                delta = next_of(&mut self.classes) => self.apply(delta),
+                delta = next_of(&mut self.config_maps) => self.apply(delta),
+                delta = next_of(&mut self.secrets) => self.apply(delta),
             }
         }
     }
@@ -94,57 +102,13 @@ impl Driver {
         }
     }
 
-    fn apply_pods(&mut self, delta: Delta<Pod>) {
+    fn apply<T: Input>(&mut self, delta: Delta<T>) {
         let now = self.clock.now();
         match delta {
-            Delta::Replace { objects, .. } => self.engine.replace_pods(objects, now),
-            Delta::Apply(pod) => self.engine.observe_pod(pod, now),
-            Delta::Delete(pod) => self.engine.forget_pod(pod.key(), now),
-            Delta::DeleteKey { key, .. } => self.engine.forget_pod(&key, now),
-            Delta::Bookmark(_) => {}
-        }
-    }
-
-    fn apply_nodes(&mut self, delta: Delta<Node>) {
-        let now = self.clock.now();
-        match delta {
-            Delta::Replace { objects, .. } => self.engine.replace_nodes(&objects, now),
-            Delta::Apply(node) => self.engine.observe_node(&node, now),
-            Delta::Delete(node) => self.engine.forget_node(&InternedStr::from(&*node.key().name), now),
-            Delta::DeleteKey { key, .. } => self.engine.forget_node(&InternedStr::from(&*key.name), now),
-            Delta::Bookmark(_) => {}
-        }
-    }
-
-    fn apply_volumes(&mut self, delta: Delta<Volume>) {
-        let now = self.clock.now();
-        match delta {
-            Delta::Replace { objects, .. } => self.engine.replace_volumes(&objects, now),
-            Delta::Apply(volume) => self.engine.observe_volume(&volume, now),
-            Delta::Delete(volume) => self.engine.forget_volume(&volume.key().name, now),
-            Delta::DeleteKey { key, .. } => self.engine.forget_volume(&key.name, now),
-            Delta::Bookmark(_) => {}
-        }
-    }
-
-    fn apply_attachments(&mut self, delta: Delta<Attachment>) {
-        let now = self.clock.now();
-        match delta {
-            Delta::Replace { objects, .. } => self.engine.replace_attachments(&objects, now),
-            Delta::Apply(attachment) => self.engine.observe_attachment(&attachment, now),
-            Delta::Delete(attachment) => self.engine.forget_attachment(&attachment.key().name),
-            Delta::DeleteKey { key, .. } => self.engine.forget_attachment(&key.name),
-            Delta::Bookmark(_) => {}
-        }
-    }
-
-    fn apply_csi_drivers(&mut self, delta: Delta<CsiDriver>) {
-        let now = self.clock.now();
-        match delta {
-            Delta::Replace { objects, .. } => self.engine.replace_csi_drivers(&objects, now),
-            Delta::Apply(driver) => self.engine.observe_csi_driver(&driver, now),
-            Delta::Delete(driver) => self.engine.forget_csi_driver(&driver.key().name, now),
-            Delta::DeleteKey { key, .. } => self.engine.forget_csi_driver(&key.name, now),
+            Delta::Replace { objects, .. } => T::replace(&mut self.engine, objects, now),
+            Delta::Apply(object) => object.observe(&mut self.engine, now),
+            Delta::Delete(object) => T::forget(&mut self.engine, object.key(), now),
+            Delta::DeleteKey { key, .. } => T::forget(&mut self.engine, &key, now),
             Delta::Bookmark(_) => {}
         }
     }

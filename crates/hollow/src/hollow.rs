@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use keleustes_client::{ListWatch, Reflector};
-use keleustes_objects::Projection;
+use keleustes_objects::{Kind as _, PersistentVolumeClaim, Projection, StorageClass};
 use kube::Client;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -14,7 +14,7 @@ use crate::driver::{Command, Driver};
 use crate::engine::{Engine, HollowStats};
 use crate::hollow_node::NodeConfig;
 use crate::kubelet::PodDefaults;
-use crate::projections::{Attachment, CsiDriver, Node, Pod, Volume};
+use crate::projections::{Attachment, ConfigMap, CsiDriver, Node, Pod, Secret, Volume};
 
 /// Hollow nodes and a scheduler, to be started with [`Hollow::builder`].
 #[derive(Debug)]
@@ -30,6 +30,7 @@ impl Hollow {
             seed: 0,
             scheduler: false,
             volumes: false,
+            mounts: false,
             wall: None,
             max_in_flight: 64,
             node_config: NodeConfig {
@@ -64,6 +65,7 @@ pub struct Builder {
     seed: u64,
     scheduler: bool,
     volumes: bool,
+    mounts: bool,
     wall: Option<Timestamp>,
     max_in_flight: usize,
     node_config: NodeConfig,
@@ -108,10 +110,17 @@ impl Builder {
         self
     }
 
-    /// Whether nodes report the volumes in use by their pods, and set every VolumeAttachment to attached as a
-    /// CSI driver would; default no.
+    /// Whether pods wait for their claims, to be scheduled and to start; nodes report the volumes in use by their pods,
+    /// and set every VolumeAttachment to attached as a CSI driver would; default no.
     pub fn volumes(mut self, volumes: bool) -> Self {
         self.volumes = volumes;
+        self
+    }
+
+    /// Whether pods wait for the ConfigMaps and Secrets that they mount, and events say which volume of a pod cannot be
+    /// mounted; default no. Without a controller that creates `kube-root-ca.crt` no pod with a token starts.
+    pub fn mounts(mut self, mounts: bool) -> Self {
+        self.mounts = mounts;
         self
     }
 
@@ -192,20 +201,25 @@ impl Builder {
         let names = (0..self.nodes).map(|index| format!("{prefix}{index}"));
         let mut rng = fastrand::Rng::with_seed(self.seed);
         let (sender, commands) = mpsc::channel(16);
+        let mut engine =
+            Engine::new(names, self.node_config, self.pod_defaults, self.scheduler, self.seed, clock.now());
+        if self.volumes {
+            engine.watch_claims();
+        }
+        if self.mounts {
+            engine.watch_mounts();
+        }
         let driver = Driver {
-            engine: Engine::new(
-                names,
-                self.node_config,
-                self.pod_defaults,
-                self.scheduler,
-                self.seed,
-                clock.now(),
-            ),
+            engine,
             pods: reflector(&self.client, &mut rng, Pod::RESOURCE),
             nodes: reflector(&self.client, &mut rng, Node::RESOURCE),
             volumes: self.volumes.then(|| reflector(&self.client, &mut rng, Volume::RESOURCE)),
             attachments: self.volumes.then(|| reflector(&self.client, &mut rng, Attachment::RESOURCE)),
             csi_drivers: self.volumes.then(|| reflector(&self.client, &mut rng, CsiDriver::RESOURCE)),
+            claims: self.volumes.then(|| reflector(&self.client, &mut rng, PersistentVolumeClaim::RESOURCE)),
+            classes: self.volumes.then(|| reflector(&self.client, &mut rng, StorageClass::RESOURCE)),
+            config_maps: self.mounts.then(|| reflector(&self.client, &mut rng, ConfigMap::RESOURCE)),
+            secrets: self.mounts.then(|| reflector(&self.client, &mut rng, Secret::RESOURCE)),
             client: self.client,
             clock,
             commands,

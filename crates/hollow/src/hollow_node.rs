@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::clock::{after, stamp};
 use crate::projections::{Effect, Node, Taint};
 
-const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
+const LEASES: Resource = Resource::built_in("coordination.k8s.io", "Lease");
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// The kubelet version that nodes report.

@@ -18,6 +18,7 @@
 //! idle nodes cost little more than their Lease renewals.
 
 mod behaviour;
+mod claims;
 mod clock;
 mod curve;
 mod driver;

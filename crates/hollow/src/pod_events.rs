@@ -13,7 +13,7 @@ use kube::api::{ApiResource, DynamicObject, WatchEvent, WatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-static EVENTS: Resource = Resource::namespaced("", "v1", "events", "Event");
+pub(crate) static EVENTS: Resource = Resource::built_in("", "Event");
 
 /// A pod that is older when it is first observed has been running before this process.
 const NEW_WITHIN_SECONDS: i64 = 30;
@@ -21,7 +21,7 @@ const RETRY_PERIOD: Duration = Duration::from_secs(1);
 
 /// An event to record.
 #[derive(Debug, PartialEq, Eq)]
-struct PodEvent {
+pub(crate) struct PodEvent {
     kind: &'static str,
     reason: &'static str,
     message: String,
@@ -34,6 +34,8 @@ struct PodEvent {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Observed {
     is_scheduled: bool,
+    /// Why it is not.
+    unschedulable: Option<String>,
     is_terminating: bool,
     /// How often each container has started.
     starts: BTreeMap<String, u64>,
@@ -56,7 +58,8 @@ pub async fn record_pod_events(client: Client) {
                         for event in observe(&mut observed, &pod, Timestamp::now()) {
                             // An event that cannot be written is lost, as in a real cluster.
                             let namespace = text(&pod, "/metadata/namespace");
-                            let _ = Call::create(&EVENTS, namespace, &event.object(&pod)).send(&client).await;
+                            let object = event.object(&pod, Timestamp::now());
+                            let _ = Call::create(&EVENTS, namespace, &object).send(&client).await;
                         }
                     }
                     WatchEvent::Deleted(pod) => {
@@ -111,6 +114,10 @@ fn observe(observed: &mut BTreeMap<String, Observed>, pod: &Value, now: Timestam
 
 fn update(state: &mut Observed, pod: &Value) {
     state.is_scheduled |= !text(pod, "/spec/nodeName").is_empty();
+    let mut conditions = entries(pod, "/status/conditions");
+    let unschedulable =
+        conditions.find(|one| one["type"] == "PodScheduled" && one["reason"] == "Unschedulable");
+    state.unschedulable = unschedulable.map(|one| text(one, "/message").to_owned());
     state.is_terminating |= !text(pod, "/metadata/deletionTimestamp").is_empty();
     for list in ["initContainerStatuses", "containerStatuses"] {
         for status in pod["status"][list].as_array().into_iter().flatten() {
@@ -130,6 +137,11 @@ fn update(state: &mut Observed, pod: &Value) {
 fn differences(before: &Observed, after: &Observed, pod: &Value) -> Vec<PodEvent> {
     let mut events = Vec::new();
     let (namespace, name) = (text(pod, "/metadata/namespace"), text(pod, "/metadata/name"));
+    if let Some(message) =
+        after.unschedulable.as_ref().filter(|_| before.unschedulable != after.unschedulable)
+    {
+        events.push(PodEvent::new("Warning", "FailedScheduling", message).by("default-scheduler"));
+    }
     if after.is_scheduled && !before.is_scheduled {
         let message = format!("Successfully assigned {namespace}/{name} to {}", text(pod, "/spec/nodeName"));
         events.push(PodEvent::new("Normal", "Scheduled", message).by("default-scheduler"));
@@ -162,17 +174,17 @@ fn differences(before: &Observed, after: &Observed, pod: &Value) -> Vec<PodEvent
     events
 }
 
-fn containers<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+fn entries<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
     pod.pointer(list).and_then(Value::as_array).into_iter().flatten()
 }
 
 fn image_of<'a>(pod: &'a Value, container: &str) -> &'a str {
-    let mut all = containers(pod, "/spec/containers").chain(containers(pod, "/spec/initContainers"));
+    let mut all = entries(pod, "/spec/containers").chain(entries(pod, "/spec/initContainers"));
     all.find(|one| one["name"] == container).and_then(|one| one["image"].as_str()).unwrap_or_default()
 }
 
 fn is_running(pod: &Value, container: &str) -> bool {
-    containers(pod, "/status/containerStatuses")
+    entries(pod, "/status/containerStatuses")
         .any(|status| status["name"] == container && !status["state"]["running"].is_null())
 }
 
@@ -181,7 +193,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 }
 
 impl PodEvent {
-    fn new(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self { kind, reason, message: message.into(), component: "kubelet", container: String::new() }
     }
 
@@ -193,9 +205,8 @@ impl PodEvent {
         Self { container: container.to_owned(), ..self }
     }
 
-    fn object(&self, pod: &Value) -> Value {
+    pub(crate) fn object(&self, pod: &Value, now: Timestamp) -> Value {
         let meta = &pod["metadata"];
-        let now = Timestamp::now();
         let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let mut involved = json!({
             "apiVersion": "v1", "kind": "Pod", "namespace": meta["namespace"], "name": meta["name"],
@@ -248,6 +259,13 @@ mod tests {
     fn pod_has_the_events_of_scheduler_and_kubelet_in_order() {
         let mut observed = BTreeMap::new();
         assert!(reasons(&mut observed, &pod(|_| {})).is_empty());
+        let unschedulable = |message: &str| {
+            let condition = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]);
+            pod(|pod| pod["status"]["conditions"] = condition)
+        };
+        assert_eq!(reasons(&mut observed, &unschedulable("no node")), ["FailedScheduling"]);
+        assert!(reasons(&mut observed, &unschedulable("no node")).is_empty(), "it is known");
+        assert_eq!(reasons(&mut observed, &unschedulable("no claim")), ["FailedScheduling"]);
         let bound = pod(|pod| pod["spec"]["nodeName"] = "hollow-0".into());
         assert_eq!(reasons(&mut observed, &bound), ["Scheduled"]);
         let started = pod(|pod| running(pod, 0));
@@ -283,7 +301,8 @@ mod tests {
     #[test]
     fn event_names_node_and_container() {
         let pod = pod(|pod| running(pod, 0));
-        let event = PodEvent::new("Normal", "Started", "Container started").of("c").object(&pod);
+        let event = PodEvent::new("Normal", "Started", "Container started").of("c");
+        let event = event.object(&pod, NOW.parse().unwrap());
         assert_eq!(event["source"], json!({"component": "kubelet", "host": "hollow-0"}));
         assert_eq!(event["involvedObject"]["fieldPath"], "spec.containers{c}");
     }

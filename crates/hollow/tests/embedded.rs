@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault, clock};
-use keleustes_client::{Call, DeleteOptions};
+use keleustes_client::{Call, DeleteOptions, PatchType};
 use keleustes_hollow::{Builder, Hollow, HollowHandle};
 use keleustes_objects::{Key, Resource};
 use kube::Client;
@@ -16,6 +16,8 @@ use tower::Layer as _;
 
 const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 const NODES: Resource = Resource::cluster("", "v1", "nodes", "Node");
+const CLAIMS: Resource = Resource::namespaced("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
+const CONFIG_MAPS: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
 
 struct TestCluster {
     server: ApiServer,
@@ -139,12 +141,53 @@ async fn unschedulable_pod_gets_the_condition_and_is_scheduled_when_possible() {
     );
     let patch = json!({"metadata": {"labels": {"disk": "ssd"}}});
     let node = Key::cluster("hollow-1");
-    Call::patch(&NODES, &node, keleustes_client::PatchType::Merge, &patch)
-        .send(&cluster.client)
-        .await
-        .unwrap();
+    Call::patch(&NODES, &node, PatchType::Merge, &patch).send(&cluster.client).await.unwrap();
     until("readiness", || is_ready(cluster.pod("p"))).await;
     assert_eq!(cluster.pod("p").unwrap()["spec"]["nodeName"], "hollow-1");
+    hollow.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_waits_for_its_claim_and_for_its_config_map() {
+    let cluster = TestCluster::new();
+    let hollow = cluster.hollow(1).volumes(true).mounts(true).start();
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "settings", "configMap": {"name": "settings"}}]);
+    let spec = json!({"automountServiceAccountToken": false, "volumes": volumes});
+    cluster.create("p", &[], &spec).await;
+    let unscheduled = |name: &str| {
+        let pod = cluster.pod(name).unwrap();
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let scheduled = conditions.iter().find(|one| one["type"] == "PodScheduled");
+        scheduled.map(|one| one["message"].as_str().unwrap_or_default().to_owned()).unwrap_or_default()
+    };
+    let missing = "0/1 nodes are available: persistentvolumeclaim \"data\" not found.";
+    until("a reason", || unscheduled("p") == missing).await;
+
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "by-hand", "resources": {"requests": {"storage": "1Gi"}}}});
+    Call::create(&CLAIMS, "default", &claim).send(&cluster.client).await.unwrap();
+    let unbound = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
+    until("another reason", || unscheduled("p") == unbound).await;
+    let bound = json!({"status": {"phase": "Bound"}});
+    let call = Call::patch(&CLAIMS, &Key::namespaced("default", "data"), PatchType::Merge, &bound);
+    call.subresource("status").send(&cluster.client).await.unwrap();
+
+    until("an event", || !cluster.server.objects("events").is_empty()).await;
+    let pod = cluster.pod("p").unwrap();
+    assert_eq!(pod["spec"]["nodeName"], "hollow-0");
+    assert_eq!(pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"], "ContainerCreating");
+    let event = cluster.server.objects("events").remove(0);
+    assert_eq!((&event["type"], &event["reason"]), (&json!("Warning"), &json!("FailedMount")));
+    assert_eq!(
+        event["message"],
+        "MountVolume.SetUp failed for volume \"settings\" : configmap \"settings\" not found"
+    );
+    assert_eq!(event["source"], json!({"component": "kubelet", "host": "hollow-0"}));
+    until("a second failure", || cluster.server.objects("events")[0]["count"] == 2).await;
+    let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}});
+    Call::create(&CONFIG_MAPS, "default", &settings).send(&cluster.client).await.unwrap();
+    until("readiness", || is_ready(cluster.pod("p"))).await;
     hollow.stop().await;
 }
 

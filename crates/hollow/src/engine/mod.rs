@@ -3,6 +3,8 @@
 //! Whatever may have a write to send is a [`Writer`]. Each has at most one request in flight, and its body is
 //! built when it is sent, so that several changes in the meantime are written once.
 
+mod input;
+mod mounts;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -18,20 +20,25 @@ use keleustes_client::{Call, DeleteOptions, PatchType, WriteResponse};
 use keleustes_objects::{ApiError, ArcStr, ErrorReason, InternedStr, Key, Object as _, Uid};
 use serde_json::json;
 
+pub(crate) use self::input::Input;
+use self::mounts::Mounts;
 use self::timers::Timers;
 use self::volumes::Volumes;
 use self::write_queue::WriteQueue;
+use crate::claims::{BindStep, Claims};
 use crate::clock::stamp;
 use crate::hollow_node::{HollowNode, NodeConfig, NodeWrite};
 use crate::kubelet::{PodDefaults, PodLifecycle, PodPlacement, PodWrite};
-use crate::projections::{Node, Pod};
+use crate::projections::{Node, Pod, PodClaim, PodConfig};
 use crate::scheduler::{Scheduler, SchedulingDecision};
 
-/// A source of writes: a node, a pod on it, the scheduler for a pod, or the CSI driver for an attachment.
+/// A source of writes: a node, a pod on it, failed mounts of the pod, the scheduler for a pod, or the CSI driver for
+/// an attachment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Writer {
     Node(InternedStr),
     Pod(Key),
+    FailedMount(Key),
     Scheduling(Key),
     Attachment(ArcStr),
 }
@@ -69,7 +76,9 @@ pub(crate) struct Engine {
     /// The scheduler starts when all nodes and pods are known.
     nodes_synced: bool,
     pods_synced: bool,
+    claims: Claims,
     volumes: Volumes,
+    mounts: Mounts,
     write_queue: WriteQueue,
     timers: Timers,
     rng: fastrand::Rng,
@@ -86,7 +95,8 @@ struct PodRecord {
     ip: Option<Ipv4Addr>,
     /// Whether it still holds its IP and its volumes.
     holds_resources: bool,
-    claims: Box<[ArcStr]>,
+    claims: Box<[PodClaim]>,
+    configs: Box<[PodConfig]>,
 }
 
 /// A request in flight, needed to interpret its response.
@@ -94,6 +104,9 @@ struct PodRecord {
 pub(crate) enum InFlightWrite {
     Node(NodeWrite),
     Pod(Uid, PodWrite),
+    FailedMount,
+    /// A claim is annotated with the node of a pod.
+    NodeSelection,
     Scheduling(SchedulingDecision),
     Attachment,
 }
@@ -124,7 +137,9 @@ impl Engine {
             unbound: BTreeMap::new(),
             nodes_synced: false,
             pods_synced: false,
+            claims: Claims::default(),
             volumes: Volumes::default(),
+            mounts: Mounts::default(),
             write_queue: WriteQueue::default(),
             timers: Timers::default(),
             rng,
@@ -271,7 +286,7 @@ impl Engine {
         }
         let Some(scheduler) = &mut self.scheduler else { return };
         if scheduler.due().is_some_and(|due| due <= now) {
-            for decision in scheduler.decide(now) {
+            for decision in scheduler.decide(&self.claims, now) {
                 let writer = Writer::Scheduling(decision.key.clone());
                 self.decisions.insert(decision.key.clone(), decision);
                 self.update_queue(&writer, now);
@@ -280,7 +295,7 @@ impl Engine {
     }
 
     fn may_schedule(&self) -> bool {
-        self.nodes_synced && self.pods_synced
+        self.nodes_synced && self.pods_synced && self.claims.are_ready()
     }
 
     /// The next request to send.
@@ -345,8 +360,8 @@ impl Engine {
         }
         // Seeded by name, so that the behaviour of a pod does not depend on the number of pods before it.
         let mut rng = fastrand::Rng::with_seed(self.seed ^ fnv1a(key));
-        let waits = self.volumes.are_missing(&key.namespace, &pod.claims, &hollow_node.volumes_attached);
-        let lifecycle = PodLifecycle::of(pod, &self.pod_defaults, waits, &mut rng, now);
+        // Whether it waits is checked before it starts.
+        let lifecycle = PodLifecycle::of(pod, &self.pod_defaults, true, &mut rng, now);
         let holds_resources = !lifecycle.has_terminated();
         let ip = match (pod.template.host_network, holds_resources) {
             (true, _) => Some(hollow_node.host_ip()),
@@ -354,8 +369,10 @@ impl Engine {
             (false, false) => None,
         };
         hollow_node.pods.insert(key.clone());
-        let (uid, node, claims) = (pod.meta.uid.clone(), pod.node.clone(), pod.claims.clone());
-        self.pods.insert(key.clone(), PodRecord { uid, node, lifecycle, ip, holds_resources, claims });
+        let (uid, node) = (pod.meta.uid.clone(), pod.node.clone());
+        let (claims, configs) = (pod.claims.clone(), pod.configs.clone());
+        self.pods
+            .insert(key.clone(), PodRecord { uid, node, lifecycle, ip, holds_resources, claims, configs });
         if holds_resources {
             self.use_claims(key, &pod.node, &pod.claims, now);
         }
@@ -363,6 +380,7 @@ impl Engine {
 
     fn drop_record(&mut self, key: &Key, now: Timestamp) {
         let Some(record) = self.pods.remove(key) else { return };
+        self.mounts.forget(key);
         if let Some(hollow_node) = self.hollow_nodes.get_mut(&record.node) {
             hollow_node.pods.remove(key);
         }
@@ -378,7 +396,7 @@ impl Engine {
         key: &Key,
         node: &InternedStr,
         ip: Option<Ipv4Addr>,
-        claims: &[ArcStr],
+        claims: &[PodClaim],
         now: Timestamp,
     ) {
         if let (Some(ip), Some(hollow_node)) = (ip, self.hollow_nodes.get_mut(node)) {
@@ -391,6 +409,9 @@ impl Engine {
     fn update_queue(&mut self, writer: &Writer, now: Timestamp) {
         if let Writer::Pod(key) = writer {
             self.advance(key, now);
+            if self.mounts.due(key).is_some() {
+                self.update_queue(&Writer::FailedMount(key.clone()), now);
+            }
         }
         let has_write = match writer {
             Writer::Node(name) => {
@@ -399,7 +420,12 @@ impl Engine {
             Writer::Pod(key) => {
                 self.active_record(key).is_some_and(|record| record.lifecycle.next_write().is_some())
             }
-            Writer::Scheduling(key) => self.decisions.contains_key(key),
+            Writer::FailedMount(key) => {
+                self.active_record(key).is_some() && self.mounts.due(key).is_some_and(|due| due <= now)
+            }
+            Writer::Scheduling(key) => {
+                self.decisions.get(key).is_some_and(|decision| self.bind_step(decision) != BindStep::Wait)
+            }
             Writer::Attachment(name) => self.volumes.attacher.due(name).is_some_and(|due| due <= now),
         };
         if has_write {
@@ -415,8 +441,14 @@ impl Engine {
         let Some(record) = self.pods.get_mut(key) else { return };
         if let Some(hollow_node) = self.hollow_nodes.get(&record.node) {
             let attached = &hollow_node.volumes_attached;
-            let waits = self.volumes.are_missing(&key.namespace, &record.claims, attached);
-            record.lifecycle.wait_for_volumes(waits, now);
+            let waits = match record.lifecycle.is_creating() {
+                true => {
+                    self.mounts.wait_reason(&self.claims, &self.volumes, &key.namespace, record, attached)
+                }
+                false => None,
+            };
+            record.lifecycle.wait_for_volumes(waits.is_some(), now);
+            self.mounts.note(key, waits, now);
         }
         record.lifecycle.advance(&self.pod_defaults, now);
         if record.lifecycle.has_terminated() && record.holds_resources {
@@ -432,6 +464,7 @@ impl Engine {
             Writer::Pod(key) => {
                 self.active_record(key).and_then(|record| record.lifecycle.due(&self.pod_defaults, now))
             }
+            Writer::FailedMount(key) => self.active_record(key).and_then(|_| self.mounts.due(key)),
             Writer::Attachment(name) => self.volumes.attacher.due(name),
             Writer::Scheduling(_) => None,
         };
@@ -469,15 +502,52 @@ impl Engine {
                 record.lifecycle.mark_sent(write);
                 Some((InFlightWrite::Pod(record.uid.clone(), write), call))
             }
-            Writer::Scheduling(key) => {
+            Writer::FailedMount(key) => {
+                self.active_record(key)?;
+                let call = self.mounts.call(key, self.pods.get(key)?, now)?;
+                Some((InFlightWrite::FailedMount, call))
+            }
+            Writer::Scheduling(key) => self.build_scheduling_call(key, now),
+            Writer::Attachment(name) => {
+                self.volumes.attacher.call(name, now).map(|call| (InFlightWrite::Attachment, call))
+            }
+        }
+    }
+
+    /// The next request for a scheduling decision: claims are annotated with the node before the pod is bound.
+    fn build_scheduling_call(&mut self, key: &Key, now: Timestamp) -> Option<(InFlightWrite, Call)> {
+        let step = self.bind_step(self.decisions.get(key)?);
+        match step {
+            BindStep::Wait => None,
+            BindStep::Failed => {
+                self.give_up_binding(key);
+                None
+            }
+            BindStep::Select(claim) => {
+                let decision = self.decisions.get_mut(key)?;
+                let call = self.claims.select_node(&claim, decision.node.as_ref().ok()?)?;
+                let annotated = decision.claims.iter_mut().filter(|(one, _)| *one == claim);
+                annotated.for_each(|(_, was_selected)| *was_selected = true);
+                Some((InFlightWrite::NodeSelection, call))
+            }
+            BindStep::Done => {
                 let decision = self.decisions.remove(key)?;
                 let pod = self.unbound.get(key).filter(|pod| pod.meta.uid == decision.uid)?;
                 let call = scheduling_call(&decision, pod, now)?;
                 Some((InFlightWrite::Scheduling(decision), call))
             }
-            Writer::Attachment(name) => {
-                self.volumes.attacher.call(name, now).map(|call| (InFlightWrite::Attachment, call))
-            }
+        }
+    }
+
+    fn bind_step(&self, decision: &SchedulingDecision) -> BindStep {
+        let node = decision.node.as_ref();
+        node.map_or(BindStep::Done, |node| self.claims.bind_step(&decision.claims, node))
+    }
+
+    /// The claims of a pod cannot be bound for its node: it is scheduled again.
+    fn give_up_binding(&mut self, key: &Key) {
+        if let Some(decision) = self.decisions.remove(key) {
+            self.return_to_scheduler(key, &decision);
         }
     }
 
@@ -498,6 +568,10 @@ impl Engine {
             },
             (Writer::Scheduling(key), InFlightWrite::Scheduling(decision)) => {
                 self.return_to_scheduler(key, &decision);
+                failure.reason == ErrorReason::NotFound
+            }
+            (Writer::Scheduling(key), InFlightWrite::NodeSelection) => {
+                self.give_up_binding(key);
                 failure.reason == ErrorReason::NotFound
             }
             (Writer::Attachment(name), InFlightWrite::Attachment) => {

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use keleustes_client::{Call, WriteResponse};
-use keleustes_objects::{ApiError, ErrorReason, InternedStr, Key, ResourceVersion};
+use keleustes_objects::{ApiError, ErrorReason, InternedStr, Key, PersistentVolumeClaim, ResourceVersion};
 use serde_json::{Value, json};
 
 use super::{Engine, Writer};
 use crate::clock::after;
 use crate::hollow_node::NodeConfig;
 use crate::kubelet::PodDefaults;
-use crate::projections::{Attachment, CsiDriver, Node, Pod, Taint, Volume};
+use crate::projections::{Attachment, ConfigKind, ConfigMap, CsiDriver, Node, Pod, PodClaim, Taint, Volume};
 
 const START: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -56,6 +56,11 @@ fn pod(name: &str, node: &str) -> Pod {
         "spec": {"nodeName": node, "schedulerName": "default-scheduler", "containers": [{"name": "c"}]},
     });
     serde_json::from_str(&value.to_string()).unwrap()
+}
+
+fn claims(names: &[&str]) -> Box<[PodClaim]> {
+    let claim = |name: &&str| PodClaim { volume: "v".into(), name: (*name).into(), is_ephemeral: false };
+    names.iter().map(claim).collect()
 }
 
 /// All requests that are due now.
@@ -392,7 +397,7 @@ fn pods_get_unique_ips_from_the_pod_cidr_of_the_node() {
 fn nodes_report_volumes_in_use() {
     let mut engine = idle_engine(1, false);
     let mut user = pod("p", "h-0");
-    user.claims = Box::new(["data".into()]);
+    user.claims = claims(&["data"]);
     engine.observe_pod(user, START);
     assert!(send_all(&mut engine, START).is_empty(), "the claim is not bound yet");
     let volume = json!({"metadata": {"name": "pv"}, "spec": {"claimRef": {"namespace": "n", "name": "data"},
@@ -479,7 +484,7 @@ fn pod_starts_when_its_volumes_are_attached() {
     let mut engine = idle_engine(1, false);
     engine.observe_volume(&volume_with(json!({})), START);
     let mut user = pod("p", "h-0");
-    user.claims = Box::new(["data".into()]);
+    user.claims = claims(&["data"]);
     engine.observe_pod(user, START);
     let later = crate::clock::after(START, std::time::Duration::from_secs(60));
     engine.tick(later);
@@ -510,7 +515,7 @@ fn pod_does_not_wait_for_volumes_of_a_driver_that_attaches_nothing() {
         engine.replace_csi_drivers(&[driver(attach_required.clone())], START);
         engine.observe_volume(&volume_with(json!({})), START);
         let mut user = pod("p", "h-0");
-        user.claims = Box::new(["data".into()]);
+        user.claims = claims(&["data"]);
         engine.observe_pod(user, START);
         assert_eq!(in_use(&mut engine, START).as_ref(), waits.then_some(&name), "{attach_required}");
         engine.tick(later);
@@ -525,4 +530,157 @@ fn pod_does_not_wait_for_volumes_of_a_driver_that_attaches_nothing() {
             assert_eq!(in_use(&mut engine, later), Some(name.clone()));
         }
     }
+}
+
+fn value<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_str(&value.to_string()).unwrap()
+}
+
+fn claim(name: &str, class: &str, with: Value) -> PersistentVolumeClaim {
+    let (annotations, volume, phase) = (&with["annotations"], &with["volume"], &with["phase"]);
+    value(
+        json!({"metadata": {"name": name, "namespace": "n", "uid": format!("uid-{name}"), "annotations": annotations},
+        "spec": {"storageClassName": class, "volumeName": volume.as_str().unwrap_or_default()},
+        "status": {"phase": phase.as_str().unwrap_or("Pending")}}),
+    )
+}
+
+fn bound(name: &str) -> PersistentVolumeClaim {
+    claim(name, "later", json!({"volume": "pv", "phase": "Bound"}))
+}
+
+/// Watches claims, of which there are none yet, and the class `later` with delayed binding.
+fn engine_with_claims(scheduler: bool) -> Engine {
+    let mut engine = idle_engine(1, scheduler);
+    engine.watch_claims();
+    engine.replace_claims(Vec::new(), START);
+    let class = json!({"metadata": {"name": "later"}, "provisioner": "d", "volumeBindingMode": "WaitForFirstConsumer"});
+    engine.replace_classes(vec![value(class)], START);
+    engine
+}
+
+#[test]
+fn pod_of_a_node_waits_until_its_claim_is_bound() {
+    let mut engine = engine_with_claims(false);
+    let mut user = pod("p", "h-0");
+    user.claims = claims(&["data"]);
+    engine.observe_pod(user, START);
+    let first = bodies(&mut engine, START);
+    let waiting = &first[0]["status"]["containerStatuses"][0]["state"]["waiting"]["reason"];
+    assert_eq!((first.len(), waiting), (1, &json!("ContainerCreating")));
+    for (seconds, claim) in
+        [(10.0, None), (20.0, Some(claim("data", "later", json!({})))), (30.0, Some(bound("other")))]
+    {
+        if let Some(claim) = claim {
+            engine.observe_claim(claim, at(seconds));
+        }
+        engine.tick(at(seconds));
+        assert_eq!(engine.stats().running, 0, "{seconds}");
+    }
+    engine.observe_claim(bound("data"), at(40.0));
+    engine.tick(at(40.0));
+    assert_eq!(engine.stats().running, 1);
+    engine.forget_claim(&Key::namespaced("n", "data"), at(50.0));
+    engine.tick(at(50.0));
+    assert_eq!(engine.stats().running, 1, "a running pod keeps its volume");
+}
+
+#[test]
+fn delayed_claim_is_annotated_with_the_node_and_the_pod_is_bound_after_it() {
+    let mut engine = engine_with_claims(true);
+    engine.observe_claim(claim("data", "later", json!({})), START);
+    let mut user = pod("p", "");
+    user.claims = claims(&["data"]);
+    engine.observe_pod(user, START);
+    assert_eq!(send_all(&mut engine, START), ["PATCH /api/v1/namespaces/n/persistentvolumeclaims/data"]);
+    let selected = json!({"annotations": {"volume.kubernetes.io/selected-node": "h-0"}});
+    engine.observe_claim(claim("data", "later", selected.clone()), START);
+    assert!(send_all(&mut engine, START).is_empty(), "the volume is being provisioned");
+
+    // The provisioner gives up: the pod is scheduled again.
+    engine.observe_claim(claim("data", "later", json!({})), START);
+    assert_eq!(send_all(&mut engine, START), ["PATCH /api/v1/namespaces/n/persistentvolumeclaims/data"]);
+    engine.observe_claim(claim("data", "later", selected), START);
+    assert!(send_all(&mut engine, START).is_empty());
+    engine.observe_claim(bound("data"), START);
+    assert_eq!(send_all(&mut engine, START), ["POST /api/v1/namespaces/n/pods/p/binding"]);
+}
+
+#[test]
+fn nothing_is_scheduled_before_claims_and_classes_are_known() {
+    let mut engine = idle_engine(1, true);
+    engine.watch_claims();
+    engine.observe_pod(pod("p", ""), START);
+    assert!(send_all(&mut engine, START).is_empty());
+    engine.replace_claims(Vec::new(), START);
+    assert!(send_all(&mut engine, START).is_empty());
+    engine.replace_classes(Vec::new(), START);
+    assert_eq!(send_all(&mut engine, START), ["POST /api/v1/namespaces/n/pods/p/binding"]);
+}
+
+fn config_map(namespace: &str, name: &str, entry: &str) -> ConfigMap {
+    value(json!({"metadata": {"name": name, "namespace": namespace}, "data": {entry: "v"}}))
+}
+
+/// The messages and counts of the events that are written now.
+fn events(engine: &mut Engine, now: Timestamp) -> Vec<(String, u64)> {
+    engine.tick(now);
+    let written = bodies(engine, now).into_iter().filter(|body| body["count"].is_u64());
+    written
+        .map(|body| {
+            let message = body["message"].as_str().unwrap_or_default().to_owned();
+            (message, body["count"].as_u64().unwrap_or_default())
+        })
+        .collect()
+}
+
+#[test]
+fn pod_waits_for_its_configs_and_events_say_so() {
+    let mut engine = idle_engine(1, false);
+    engine.watch_mounts();
+    engine.replace_config_maps(vec![config_map("n", "settings", "other")], START);
+    let user = json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"nodeName": "h-0", "containers": [{"name": "c"}],
+        "volumes": [{"name": "a", "configMap": {"name": "settings", "items": [{"key": "k"}]}}, {"name": "b", "secret": {"secretName": "password"}},
+            {"name": "d", "secret": {"secretName": "none", "optional": true}}]}});
+    engine.observe_pod(value(user), START);
+    assert_eq!(events(&mut engine, START), [], "Secrets are not known yet");
+    engine.replace_secrets(Vec::new(), START);
+    let problem =
+        |volume: &str, text: &str| format!("MountVolume.SetUp failed for volume {volume:?} : {text}");
+    let entry = problem("a", "configmap references non-existent config key: k");
+    assert_eq!(events(&mut engine, START), [], "it may exist already");
+    assert_eq!(events(&mut engine, at(0.6)), [(entry, 1)]);
+    assert_eq!(events(&mut engine, at(1.0)), []);
+    assert_eq!(events(&mut engine, at(1.2)), [(String::new(), 2)], "counted");
+    assert_eq!(events(&mut engine, at(1.8)), [], "less and less often");
+
+    let set = |engine: &mut Engine, object: ConfigMap, now| {
+        engine.observe_config(ConfigKind::ConfigMap, object.meta.key, object.entries, now);
+    };
+    set(&mut engine, config_map("other", "settings", "k"), at(1.9));
+    assert_eq!(events(&mut engine, at(2.3)), [(String::new(), 3)], "another namespace");
+    set(&mut engine, config_map("n", "settings", "k"), at(2.4));
+    assert_eq!(events(&mut engine, at(3.0)), [(problem("b", r#"secret "password" not found"#), 1)]);
+    let secret = Key::namespaced("n", "password");
+    engine.observe_config(ConfigKind::Secret, secret.clone(), Box::default(), at(3.1));
+    assert_eq!(events(&mut engine, at(4.0)), []);
+    assert_eq!(engine.stats().running, 1);
+    engine.forget_config(ConfigKind::Secret, &secret);
+    assert_eq!(events(&mut engine, at(300.0)), [], "a running pod keeps its files");
+}
+
+#[test]
+fn event_names_the_claims_that_cannot_be_mounted() {
+    let mut engine = engine_with_claims(false);
+    engine.watch_mounts();
+    engine.observe_claim(claim("later", "later", json!({})), START);
+    let mut user = pod("p", "h-0");
+    user.claims = claims(&["data", "later"]);
+    engine.observe_pod(user, START);
+    let message = "Unable to attach or mount volumes: unmounted volumes=[v v], unattached volumes=[], failed to process volumes=[v v]: \
+        error processing PVC n/data: failed to fetch PVC from API server: persistentvolumeclaims \"data\" not found; \
+        error processing PVC n/later: PVC is not bound";
+    assert_eq!(events(&mut engine, at(0.5)), [(message.to_owned(), 1)]);
+    engine.forget_pod(&Key::namespaced("n", "p"), at(1.0));
+    assert_eq!(events(&mut engine, at(60.0)), [], "the pod is gone");
 }

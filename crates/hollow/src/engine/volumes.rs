@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use keleustes_objects::{ArcStr, InternedStr, Key, Object as _};
+use keleustes_objects::{ArcStr, InternedStr, Key, Object as _, PersistentVolumeClaim, StorageClass};
 
 use super::{Engine, Writer};
-use crate::projections::{Attachment, CsiDriver, Volume};
+use crate::projections::{Attachment, CsiDriver, PodClaim, Volume};
 use crate::storage::attacher::Attacher;
 
 /// Known volumes and attachments.
@@ -40,13 +40,11 @@ impl Volumes {
     pub(super) fn are_missing(
         &self,
         namespace: &InternedStr,
-        claims: &[ArcStr],
+        claims: &[PodClaim],
         attached: &BTreeSet<ArcStr>,
     ) -> bool {
-        claims.iter().any(|claim| {
-            let claim = Key { namespace: namespace.clone(), name: claim.clone() };
-            self.of_claim.get(&claim).is_some_and(|volume| !attached.contains(volume))
-        })
+        let mut volumes = claims.iter().filter_map(|claim| self.of_claim.get(&claim.key(namespace)));
+        volumes.any(|volume| !attached.contains(volume))
     }
 }
 
@@ -54,28 +52,29 @@ impl Engine {
     /// Applies a complete list of volumes.
     pub(crate) fn replace_volumes(&mut self, volumes: &[Volume], now: Timestamp) {
         let current: BTreeSet<&ArcStr> = volumes.iter().map(|volume| &volume.key().name).collect();
-        let deleted = self.volumes.known.keys().filter(|name| !current.contains(*name));
-        for name in deleted.cloned().collect::<Vec<_>>() {
-            self.forget_volume(&name, now);
-        }
+        let known = self.volumes.known.keys().chain(self.claims.volumes());
+        let deleted: BTreeSet<ArcStr> = known.filter(|name| !current.contains(*name)).cloned().collect();
+        deleted.iter().for_each(|name| self.forget_volume(name, now));
         volumes.iter().for_each(|volume| self.observe_volume(volume, now));
     }
 
     /// Applies an added or updated volume.
     pub(crate) fn observe_volume(&mut self, volume: &Volume, now: Timestamp) {
         let name = &volume.key().name;
+        self.claims.observe_volume(volume);
+        self.on_claim_event();
         self.volumes.attacher.set_behaviour(name, volume.behaviour.clone());
         for attachment in self.volumes.attacher.attachments_of(name) {
             self.update_queue(&Writer::Attachment(attachment), now);
         }
         let (Some(claim), Some((driver, unique_name))) = (&volume.claim, &volume.csi) else {
-            self.forget_volume(name, now);
+            self.release_volume(name, now);
             return;
         };
         let bound =
             BoundVolume { claim: claim.clone(), driver: driver.clone(), unique_name: unique_name.clone() };
         if self.volumes.known.get(name) != Some(&bound) {
-            self.forget_volume(name, now);
+            self.release_volume(name, now);
             self.volumes.known.insert(name.clone(), bound.clone());
             self.use_attachment(&bound, now);
         }
@@ -132,6 +131,76 @@ impl Engine {
         }
     }
 
+    /// Claims and classes are watched: pods wait for their claims.
+    pub(crate) fn watch_claims(&mut self) {
+        self.claims.watch();
+    }
+
+    /// Applies a complete list of claims.
+    pub(crate) fn replace_claims(&mut self, claims: Vec<PersistentVolumeClaim>, now: Timestamp) {
+        for changed in self.claims.replace_claims(claims) {
+            self.on_claim_changed(&changed, now);
+        }
+        self.update_queue_of_waiting(now);
+    }
+
+    /// Applies an added or updated claim.
+    pub(crate) fn observe_claim(&mut self, claim: PersistentVolumeClaim, now: Timestamp) {
+        let key = claim.key().clone();
+        if self.claims.was_given_up(&claim) {
+            for pod in self.pods_that_bind(&key) {
+                self.give_up_binding(&pod);
+            }
+        }
+        self.claims.observe_claim(claim);
+        self.on_claim_changed(&key, now);
+    }
+
+    /// Applies a deleted claim.
+    pub(crate) fn forget_claim(&mut self, key: &Key, now: Timestamp) {
+        self.claims.forget_claim(key);
+        self.on_claim_changed(key, now);
+    }
+
+    /// Applies a complete list of classes.
+    pub(crate) fn replace_classes(&mut self, classes: Vec<StorageClass>, now: Timestamp) {
+        self.claims.replace_classes(classes);
+        self.on_claim_event();
+        self.update_queue_of_waiting(now);
+    }
+
+    /// Applies an added or updated class.
+    pub(crate) fn observe_class(&mut self, class: StorageClass) {
+        self.claims.observe_class(class);
+        self.on_claim_event();
+    }
+
+    /// Applies a deleted class.
+    pub(crate) fn forget_class(&mut self, name: &ArcStr) {
+        self.claims.forget_class(name);
+    }
+
+    fn on_claim_changed(&mut self, claim: &Key, now: Timestamp) {
+        self.update_queue_of_users(claim, now);
+        self.on_claim_event();
+        for pod in self.pods_that_bind(claim) {
+            self.update_queue(&Writer::Scheduling(pod), now);
+        }
+    }
+
+    fn on_claim_event(&mut self) {
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.on_claim_event();
+        }
+    }
+
+    /// Pods that have a node and wait until this claim is bound.
+    fn pods_that_bind(&self, claim: &Key) -> Vec<Key> {
+        let decisions = self.decisions.values();
+        let binding = decisions.filter(|decision| decision.claims.iter().any(|(one, _)| one == claim));
+        binding.map(|decision| decision.key.clone()).collect()
+    }
+
     /// Pods that did not know what they have to wait for.
     fn update_queue_of_users(&mut self, claim: &Key, now: Timestamp) {
         let pods: Vec<Key> =
@@ -141,6 +210,12 @@ impl Engine {
 
     /// Applies a deleted volume.
     pub(crate) fn forget_volume(&mut self, name: &ArcStr, now: Timestamp) {
+        self.claims.forget_volume(name);
+        self.on_claim_event();
+        self.release_volume(name, now);
+    }
+
+    fn release_volume(&mut self, name: &ArcStr, now: Timestamp) {
         if let Some(bound) = self.volumes.known.remove(name) {
             self.drop_attachment(&bound, now);
         }
@@ -169,9 +244,9 @@ impl Engine {
     }
 
     /// Records that a pod uses claims.
-    pub(super) fn use_claims(&mut self, pod: &Key, node: &InternedStr, claims: &[ArcStr], now: Timestamp) {
+    pub(super) fn use_claims(&mut self, pod: &Key, node: &InternedStr, claims: &[PodClaim], now: Timestamp) {
         for claim in claims {
-            let claim = Key { namespace: pod.namespace.clone(), name: claim.clone() };
+            let claim = claim.key(&pod.namespace);
             self.volumes.users.entry(claim).or_default().insert(pod.clone(), node.clone());
         }
         if !claims.is_empty() {
@@ -180,9 +255,9 @@ impl Engine {
     }
 
     /// Records that a pod no longer uses claims.
-    pub(super) fn drop_claims(&mut self, pod: &Key, node: &InternedStr, claims: &[ArcStr], now: Timestamp) {
+    pub(super) fn drop_claims(&mut self, pod: &Key, node: &InternedStr, claims: &[PodClaim], now: Timestamp) {
         for claim in claims {
-            let claim = Key { namespace: pod.namespace.clone(), name: claim.clone() };
+            let claim = claim.key(&pod.namespace);
             if let Some(users) = self.volumes.users.get_mut(&claim) {
                 users.remove(pod);
                 if users.is_empty() {
@@ -207,8 +282,7 @@ impl Engine {
         for pod in &hollow_node.pods {
             let claims = self.pods.get(pod).filter(|record| record.holds_resources);
             for claim in claims.iter().flat_map(|record| &record.claims) {
-                let claim = Key { namespace: pod.namespace.clone(), name: claim.clone() };
-                used.extend(self.volumes.of_claim.get(&claim).cloned());
+                used.extend(self.volumes.of_claim.get(&claim.key(&pod.namespace)).cloned());
             }
         }
         if hollow_node.set_volumes_in_use(used) {

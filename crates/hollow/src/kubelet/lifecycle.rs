@@ -50,7 +50,7 @@ pub(crate) struct PodLifecycle {
     pub(super) start_time: Timestamp,
     /// When the first container starts; `None` for never.
     starts_at: Option<Timestamp>,
-    /// Volumes of the pod are not attached yet, so no container starts.
+    /// Volumes of the pod cannot be mounted yet, so no container starts.
     waits_for_volumes: bool,
     pub(super) stage: PodStage,
     /// Start and exit times of the started init containers.
@@ -180,12 +180,14 @@ impl PodLifecycle {
         lifecycle
     }
 
-    /// Whether volumes of the pod are not attached yet.
+    /// Whether volumes of the pod cannot be mounted yet.
     pub(crate) fn wait_for_volumes(&mut self, waits: bool, now: Timestamp) {
         if self.waits_for_volumes && !waits {
             self.starts_at = self.starts_at.map(|at| at.max(now));
         }
         self.waits_for_volumes = waits;
+        // It may last, so it is reported as `ContainerCreating`.
+        self.status_update_due |= self.is_waiting_for_volumes() && !self.was_reported;
     }
 
     fn start_at(&self, usual: Duration) -> Option<Timestamp> {
@@ -325,6 +327,15 @@ impl PodLifecycle {
 
     pub(crate) fn has_terminated(&self) -> bool {
         matches!(self.stage, PodStage::Terminated { .. })
+    }
+
+    /// Whether no container has started.
+    pub(crate) fn is_creating(&self) -> bool {
+        matches!(self.stage, PodStage::Creating)
+    }
+
+    pub(crate) fn is_waiting_for_volumes(&self) -> bool {
+        self.is_creating() && self.waits_for_volumes
     }
 
     pub(crate) fn is_running(&self) -> bool {

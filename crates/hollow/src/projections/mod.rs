@@ -1,5 +1,6 @@
 //! Projections of API objects: only the fields that a kubelet or a scheduler reads.
 
+mod config;
 mod node;
 mod pod;
 mod template;
@@ -11,10 +12,11 @@ use keleustes_objects::{
 };
 use serde::{Deserialize, Deserializer};
 
+pub(crate) use self::config::{ConfigMap, Secret};
 pub(crate) use self::node::{Effect, Node, Taint};
-pub(crate) use self::pod::{Phase, Pod, PodStatus};
+pub(crate) use self::pod::{ConfigKind, Phase, Pod, PodClaim, PodConfig, PodStatus};
 pub(crate) use self::template::{Requests, RestartPolicy, Template, TemplateRef};
-pub(crate) use self::terms::{PodTerm, PodTerms, Toleration};
+pub(crate) use self::terms::{NodeTerm, PodTerm, PodTerms, Toleration};
 pub(crate) use self::volume::{Attachment, CsiDriver, Volume};
 
 /// Metadata in wire form, with the additional fields of pods.

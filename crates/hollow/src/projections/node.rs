@@ -1,7 +1,9 @@
 //! A node as the scheduler and its hollow node read it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
+use keleustes_objects::protobuf::Message;
 use keleustes_objects::{ArcStr, InternedStr, Object, ObjectMeta, Resource, Time};
 use serde::{Deserialize, Serialize};
 
@@ -50,10 +52,23 @@ pub(crate) enum Effect {
 }
 
 impl Node {
-    pub(crate) const RESOURCE: Resource = Resource::cluster("", "v1", "nodes", "Node");
+    pub(crate) const RESOURCE: Resource = Resource::built_in("", "Node");
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    Message::of(
+        &Node::RESOURCE,
+        "
+        spec { podCIDR taints unschedulable }
+        status { allocatable conditions { status type } volumesAttached { name } }
+        ",
+    )
+});
+
 impl Object for Node {
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
+
     fn meta(&self) -> &ObjectMeta {
         &self.meta
     }

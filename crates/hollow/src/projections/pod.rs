@@ -1,10 +1,11 @@
 //! A pod: shared template, own identity, and status.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use keleustes_objects::{ArcStr, InternedStr, Object, ObjectMeta, Resource, Time};
+use keleustes_objects::protobuf::Message;
+use keleustes_objects::{ArcStr, InternedStr, Key, Object, ObjectMeta, Resource, Time};
 use serde::Deserialize;
 
 use super::template::{
@@ -27,9 +28,46 @@ pub(crate) struct Pod {
     pub(crate) is_gated: bool,
     pub(crate) template: TemplateRef,
     pub(crate) pod_terms: Option<Arc<PodTerms>>,
-    /// Names of the PersistentVolumeClaims it mounts.
-    pub(crate) claims: Box<[ArcStr]>,
+    /// The PersistentVolumeClaims it mounts.
+    pub(crate) claims: Box<[PodClaim]>,
+    /// The ConfigMaps and Secrets it mounts, without optional ones.
+    pub(crate) configs: Box<[PodConfig]>,
     pub(crate) status: PodStatus,
+}
+
+/// A PersistentVolumeClaim of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodClaim {
+    /// The name of the volume in the pod.
+    pub(crate) volume: ArcStr,
+    /// The name of the claim.
+    pub(crate) name: ArcStr,
+    /// Whether it is created for the pod.
+    pub(crate) is_ephemeral: bool,
+}
+
+impl PodClaim {
+    pub(crate) fn key(&self, namespace: &InternedStr) -> Key {
+        Key { namespace: namespace.clone(), name: self.name.clone() }
+    }
+}
+
+/// A ConfigMap or Secret that a pod mounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodConfig {
+    /// The name of the volume in the pod.
+    pub(crate) volume: ArcStr,
+    pub(crate) kind: ConfigKind,
+    pub(crate) name: ArcStr,
+    /// The entries that are mounted by name; they must exist.
+    pub(crate) entries: Box<[InternedStr]>,
+}
+
+/// A kind of object whose entries are mounted as files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ConfigKind {
+    ConfigMap,
+    Secret,
 }
 
 /// The status of a pod.
@@ -123,10 +161,58 @@ impl PodStatus {
 }
 
 impl Pod {
-    pub(crate) const RESOURCE: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+    pub(crate) const RESOURCE: Resource = Resource::built_in("", "Pod");
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    Message::of(
+        &Pod::RESOURCE,
+        "
+        spec {
+            activeDeadlineSeconds hostNetwork nodeName nodeSelector overhead priority restartPolicy schedulerName
+            terminationGracePeriodSeconds
+            affinity {
+                nodeAffinity { requiredDuringSchedulingIgnoredDuringExecution }
+                podAffinity,podAntiAffinity {
+                    requiredDuringSchedulingIgnoredDuringExecution {
+                        labelSelector namespaceSelector { } namespaces topologyKey
+                    }
+                }
+            }
+            containers,initContainers {
+                image name restartPolicy
+                ports { hostPort protocol }
+                resources { requests }
+            }
+            readinessGates { conditionType }
+            resources { requests }
+            schedulingGates { }
+            tolerations { effect key operator value }
+            volumes {
+                name
+                configMap { name items { key } optional }
+                ephemeral { }
+                persistentVolumeClaim { claimName }
+                projected { sources { configMap,secret { name items { key } optional } } }
+                secret { secretName items { key } optional }
+            }
+        }
+        status {
+            phase podIP startTime
+            conditions { lastTransitionTime message reason status type }
+            containerStatuses {
+                restartCount
+                state,lastState { running { startedAt } terminated { exitCode finishedAt startedAt } }
+            }
+        }
+        ",
+    )
+});
+
 impl Object for Pod {
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
+
     fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
@@ -206,9 +292,36 @@ struct Gate {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireVolume {
-    name: InternedStr,
+    name: ArcStr,
     persistent_volume_claim: Option<WireClaim>,
     ephemeral: Option<serde::de::IgnoredAny>,
+    projected: Option<WireProjected>,
+    config_map: Option<WireConfig>,
+    secret: Option<WireConfig>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireProjected {
+    #[serde(deserialize_with = "nullable")]
+    sources: Vec<WireVolume>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireConfig {
+    // A volume names its Secret differently from a projected source.
+    #[serde(alias = "secretName")]
+    name: ArcStr,
+    #[serde(deserialize_with = "nullable")]
+    items: Vec<WireItem>,
+    optional: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireItem {
+    key: InternedStr,
 }
 
 #[derive(Default, Deserialize)]
@@ -222,6 +335,7 @@ impl From<Wire> for Pod {
         let meta = wire.metadata.meta();
         let spec = &mut wire.spec;
         let claims = spec.volumes.iter().filter_map(|volume| volume.claim(&meta.key.name)).collect();
+        let configs = spec.volumes.iter().flat_map(WireVolume::configs).collect();
         let node_terms = spec.affinity.node_terms();
         let pod_terms = std::mem::take(&mut spec.affinity).pod_terms(&meta.key.namespace);
         let template = Template {
@@ -249,6 +363,7 @@ impl From<Wire> for Pod {
             template: TemplateRef::new(template),
             pod_terms,
             claims,
+            configs,
             status: wire.status,
         }
     }
@@ -259,11 +374,29 @@ fn seconds(seconds: u32) -> Duration {
 }
 
 impl WireVolume {
-    fn claim(&self, pod: &str) -> Option<ArcStr> {
-        match &self.persistent_volume_claim {
-            Some(claim) => Some(claim.claim_name.clone()),
-            None => self.ephemeral.is_some().then(|| ArcStr::from(format!("{pod}-{}", self.name))),
-        }
+    fn claim(&self, pod: &str) -> Option<PodClaim> {
+        let name = match (&self.persistent_volume_claim, &self.ephemeral) {
+            (Some(claim), _) => claim.claim_name.clone(),
+            (None, Some(_)) => ArcStr::from(format!("{pod}-{}", self.name)),
+            (None, None) => return None,
+        };
+        let is_ephemeral = self.persistent_volume_claim.is_none();
+        Some(PodClaim { volume: self.name.clone(), name, is_ephemeral })
+    }
+
+    fn configs(&self) -> impl Iterator<Item = PodConfig> {
+        let projected = self.projected.iter().flat_map(|projected| &projected.sources);
+        let sources = std::iter::once(self).chain(projected);
+        let of_kinds = sources.flat_map(|source| {
+            [(ConfigKind::ConfigMap, &source.config_map), (ConfigKind::Secret, &source.secret)]
+        });
+        let given = of_kinds.filter_map(|(kind, config)| Some((kind, config.as_ref()?)));
+        given.filter(|(_, config)| config.optional != Some(true)).map(|(kind, config)| PodConfig {
+            volume: self.name.clone(),
+            kind,
+            name: config.name.clone(),
+            entries: config.items.iter().map(|item| item.key.clone()).collect(),
+        })
     }
 }
 
@@ -335,6 +468,8 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
+    use keleustes_objects::Encoded;
+
     use super::*;
 
     fn read(text: &str) -> Pod {
@@ -378,7 +513,79 @@ mod tests {
         // Interned values are equal exactly if they are identical.
         assert_eq!(one.template, two.template);
         assert_eq!(one.template.requests.other(&InternedStr::from("host port TCP/80")), 1000);
-        assert_eq!(*two.claims, [ArcStr::from("data-y"), ArcStr::from("y-e")]);
+        let claims: Vec<_> = two.claims.iter().map(|claim| (&*claim.name, claim.is_ephemeral)).collect();
+        assert_eq!(claims, [("data-y", false), ("y-e", true)]);
+    }
+
+    #[test]
+    fn required_configs_are_read_from_all_places() {
+        let pod = read(
+            r#"{"metadata":{"name":"p"},"spec":{"volumes":[
+                {"name":"a","configMap":{"name":"settings","items":[{"key":"k","path":"p"}]}},
+                {"name":"b","secret":{"secretName":"password"}},
+                {"name":"c","configMap":{"name":"extra","optional":true}},
+                {"name":"d","projected":{"sources":[{"serviceAccountToken":{"path":"token"}},{"configMap":{"name":"ca"}},
+                    {"secret":{"name":"key"}},{"secret":{"name":"more","optional":true}}]}},
+                {"name":"e","emptyDir":{}}]}}"#,
+        );
+        let read: Vec<_> = pod.configs.iter().map(|one| (&*one.volume, one.kind, &*one.name)).collect();
+        let expected = [
+            ("a", ConfigKind::ConfigMap, "settings"),
+            ("b", ConfigKind::Secret, "password"),
+            ("d", ConfigKind::ConfigMap, "ca"),
+            ("d", ConfigKind::Secret, "key"),
+        ];
+        assert_eq!(read, expected);
+        assert_eq!(*pod.configs[0].entries, [InternedStr::from("k")]);
+    }
+
+    /// A number of up to fourteen bits in protobuf.
+    fn varint(number: usize) -> Vec<u8> {
+        let byte = |bits: usize| u8::try_from(bits & 0x7f).unwrap();
+        if number < 0x80 { vec![byte(number)] } else { vec![byte(number) | 0x80, byte(number >> 7)] }
+    }
+
+    /// A message or a string in protobuf.
+    fn part(number: usize, parts: &[&[u8]]) -> Vec<u8> {
+        let bytes = parts.concat();
+        [varint(number << 3 | 2), varint(bytes.len()), bytes].concat()
+    }
+
+    #[test]
+    fn protobuf_and_json_decode_to_the_same_pod() {
+        let text = |number, text: &str| part(number, &[text.as_bytes()]);
+        let annotation = part(12, &[&text(1, "hollow.keleustes.io/start-delay"), &text(2, "2s")]);
+        let metadata = part(1, &[&text(1, "p"), &text(3, "n"), &text(5, "u"), &annotation]);
+        let request = part(2, &[&text(1, "cpu"), &part(2, &[&text(1, "100m")])]);
+        let port = part(6, &[&[2 << 3, 80], &text(4, "UDP")]);
+        let container = part(2, &[&text(1, "c"), &text(2, "i"), &port, &part(8, &[&request])]);
+        let claim = part(1, &[&text(1, "v"), &part(2, &[&part(10, &[&text(1, "data")])])]);
+        let item = part(2, &[&text(1, "k"), &text(2, "p")]);
+        let config = part(1, &[&text(1, "c"), &part(2, &[&part(19, &[&part(1, &[&text(1, "m")]), &item])])]);
+        let secret = part(1, &[&text(1, "s"), &part(2, &[&part(6, &[&text(1, "password"), &[4 << 3, 0]])])]);
+        let optional = part(1, &[&part(1, &[&part(1, &[&text(1, "x")]), &[4 << 3, 1]])]);
+        let sources = [optional, part(1, &[&part(1, &[&part(1, &[&text(1, "y")])])])].concat();
+        let projected = part(1, &[&text(1, "p"), &part(2, &[&part(26, &[&sources])])]);
+        let volumes = [claim, config, secret, projected].concat();
+        let spec = part(2, &[&volumes, &container, &text(3, "Never"), &[4 << 3, 5], &text(10, "n1")]);
+        let ready = part(2, &[&text(1, "Ready"), &text(2, "True"), &part(4, &[&[1 << 3, 60]]), &text(6, "")]);
+        let exited = part(2, &[&part(3, &[&[1 << 3, 3], &part(6, &[&[1 << 3, 61]])])]);
+        let status = part(3, &[&text(1, "Running"), &ready, &part(8, &[&exited, &[5 << 3, 1]])]);
+        let pod: Pod = Encoded::Protobuf(&[metadata, spec, status].concat()).read().unwrap();
+        let json = r#"{"metadata":{"name":"p","namespace":"n","uid":"u","annotations":{"hollow.keleustes.io/start-delay":"2s"}},
+            "spec":{"nodeName":"n1","restartPolicy":"Never","terminationGracePeriodSeconds":5,
+                "containers":[{"name":"c","image":"i","ports":[{"hostPort":80,"protocol":"UDP"}],
+                    "resources":{"requests":{"cpu":"100m"}}}],
+                "volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}},
+                    {"name":"c","configMap":{"name":"m","items":[{"key":"k","path":"p"}]}},
+                    {"name":"s","secret":{"secretName":"password","optional":false}},
+                    {"name":"p","projected":{"sources":[
+                        {"secret":{"name":"x","optional":true}},{"secret":{"name":"y"}}]}}]},
+            "status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"1970-01-01T00:01:00Z"}],
+                "containerStatuses":[{"restartCount":1,
+                    "state":{"terminated":{"exitCode":3,"finishedAt":"1970-01-01T00:01:01Z"}}}]}}"#;
+        assert_eq!(pod, read(json));
+        assert_eq!((pod.template.requests.cpu, pod.claims.len(), pod.configs.len()), (100, 1, 3));
     }
 
     #[test]

@@ -139,9 +139,9 @@ struct WireNodeAffinity {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct WireNodeTerms {
+pub(super) struct WireNodeTerms {
     #[serde(deserialize_with = "nullable")]
-    node_selector_terms: Box<[NodeTerm]>,
+    pub(super) node_selector_terms: Box<[NodeTerm]>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -3,7 +3,8 @@
 use keleustes_objects::{ArcStr, InternedStr, Key, Object, ObjectMeta, Resource};
 use serde::Deserialize;
 
-use super::WireMeta;
+use super::terms::{NodeTerm, WireNodeTerms};
+use super::{WireMeta, nullable};
 use crate::behaviour::VolumeBehaviour;
 
 /// A PersistentVolume.
@@ -15,6 +16,8 @@ pub(crate) struct Volume {
     pub(crate) claim: Option<Key>,
     /// The CSI driver and the unique volume name; `None` for volumes that are not attached.
     pub(crate) csi: Option<(InternedStr, ArcStr)>,
+    /// At least one of these must match a node that uses it, if `Some`.
+    pub(crate) node_terms: Option<Box<[NodeTerm]>>,
     /// How attaching and detaching it goes.
     pub(crate) behaviour: VolumeBehaviour,
 }
@@ -43,18 +46,15 @@ pub(crate) struct CsiDriver {
 }
 
 impl Volume {
-    pub(crate) const RESOURCE: Resource =
-        Resource::cluster("", "v1", "persistentvolumes", "PersistentVolume");
+    pub(crate) const RESOURCE: Resource = Resource::built_in("", "PersistentVolume");
 }
 
 impl Attachment {
-    pub(crate) const RESOURCE: Resource =
-        Resource::cluster("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment");
+    pub(crate) const RESOURCE: Resource = Resource::built_in("storage.k8s.io", "VolumeAttachment");
 }
 
 impl CsiDriver {
-    pub(crate) const RESOURCE: Resource =
-        Resource::cluster("storage.k8s.io", "v1", "csidrivers", "CSIDriver");
+    pub(crate) const RESOURCE: Resource = Resource::built_in("storage.k8s.io", "CSIDriver");
 }
 
 impl Object for CsiDriver {
@@ -87,6 +87,14 @@ struct WireVolume {
 struct VolumeSpec {
     claim_ref: Option<ClaimRef>,
     csi: Option<Csi>,
+    #[serde(deserialize_with = "nullable")]
+    node_affinity: VolumeNodeAffinity,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct VolumeNodeAffinity {
+    required: Option<WireNodeTerms>,
 }
 
 #[derive(Default, Deserialize)]
@@ -163,6 +171,7 @@ impl From<WireVolume> for Volume {
                 let unique_name = format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle);
                 (csi.driver, unique_name.into())
             }),
+            node_terms: wire.spec.node_affinity.required.map(|required| required.node_selector_terms),
             behaviour: wire.metadata.annotations.volume,
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use keleustes_objects::{InternedStr, Labels};
 
+use crate::claims::ClaimConflict;
 use crate::projections::{Effect, Node, Requests, Taint, Template, Toleration};
 
 /// Default requests for scoring pods without requests, so that they spread as well. Parity: kube-scheduler.
@@ -38,6 +39,17 @@ pub(super) enum FitError {
     PodAntiAffinityMismatch,
     ExistingPodAntiAffinityMismatch,
     PodAffinityMismatch,
+    VolumeNodeAffinityMismatch,
+    NoVolumeToBind,
+}
+
+impl From<ClaimConflict> for FitError {
+    fn from(conflict: ClaimConflict) -> Self {
+        match conflict {
+            ClaimConflict::NodeAffinity => Self::VolumeNodeAffinityMismatch,
+            ClaimConflict::NothingToBind => Self::NoVolumeToBind,
+        }
+    }
 }
 
 impl NodeInfo {
@@ -161,6 +173,8 @@ impl fmt::Display for FitError {
                 "node(s) didn't satisfy existing pods anti-affinity rules"
             }
             Self::PodAffinityMismatch => "node(s) didn't match pod affinity rules",
+            Self::VolumeNodeAffinityMismatch => "node(s) didn't match PersistentVolume's node affinity",
+            Self::NoVolumeToBind => "node(s) didn't find available persistent volumes to bind",
         })
     }
 }

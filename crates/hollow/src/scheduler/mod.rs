@@ -1,8 +1,8 @@
 //! Assigns pods to nodes: a pure stand-in for kube-scheduler.
 //!
 //! It supports resource requests, taints, cordoned nodes, node selectors, required node affinity, required
-//! pod affinity and anti-affinity, host ports, and priority as queue order. It does not preempt, spread
-//! topologies, bind volumes or allocate devices.
+//! pod affinity and anti-affinity, host ports, claims, and priority as queue order. It does not preempt, spread
+//! topologies, bind claims to existing volumes or allocate devices.
 
 mod fit;
 mod inter_pod_affinity;
@@ -19,8 +19,9 @@ use keleustes_objects::{InternedStr, Key, Labels, Uid};
 
 use self::fit::{FitError, NodeInfo};
 use self::inter_pod_affinity::TopologyDomains;
+use crate::claims::{ClaimDemands, Claims};
 use crate::clock::after;
-use crate::projections::{Node, Pod, PodTerms, TemplateRef};
+use crate::projections::{Node, Pod, PodClaim, PodTerms, TemplateRef};
 
 /// The `schedulerName` it handles.
 pub(crate) const NAME: &str = "default-scheduler";
@@ -37,6 +38,8 @@ pub(crate) struct SchedulingDecision {
     pub(crate) key: Key,
     pub(crate) uid: Uid,
     pub(crate) node: Result<InternedStr, String>,
+    /// The claims that are bound before the pod, and whether they were annotated with the node.
+    pub(crate) claims: Vec<(Key, bool)>,
 }
 
 /// Nodes, the pods assigned to them, and the pending pods.
@@ -76,6 +79,7 @@ struct PendingPod {
     template: TemplateRef,
     labels: Labels,
     terms: Option<Arc<PodTerms>>,
+    claims: Box<[PodClaim]>,
     arrival: u64,
     attempts: u32,
     unschedulable_until: Option<Timestamp>,
@@ -167,13 +171,15 @@ impl Scheduler {
     }
 
     /// Schedules up to [`PODS_PER_ROUND`] pending pods.
-    pub(crate) fn decide(&mut self, now: Timestamp) -> Vec<SchedulingDecision> {
+    pub(crate) fn decide(&mut self, claims: &Claims, now: Timestamp) -> Vec<SchedulingDecision> {
         self.move_to_active_queue(now);
         let mut decisions = Vec::new();
         for _ in 0..PODS_PER_ROUND {
             let Some((_, _, key)) = self.active_queue.pop_first() else { break };
             let Some(mut pod) = self.pending.remove(&key) else { continue };
-            let node = self.find_node(&key, &pod);
+            let demands = claims.demands(&key.namespace, &pod.claims);
+            let node = self.find_node(&key, &pod, demands.as_ref());
+            let delayed = demands.map_or_else(|_| Vec::new(), |demands| demands.delayed);
             let uid = pod.uid.clone();
             match &node {
                 Ok(node) => {
@@ -190,7 +196,8 @@ impl Scheduler {
                     self.pending.insert(key.clone(), pod);
                 }
             }
-            decisions.push(SchedulingDecision { key, uid, node });
+            let claims = delayed.into_iter().map(|claim| (claim, false)).collect();
+            decisions.push(SchedulingDecision { key, uid, node, claims });
         }
         decisions
     }
@@ -224,6 +231,13 @@ impl Scheduler {
         self.retry_unschedulable = !self.unschedulable.is_empty();
     }
 
+    /// A claim, class or volume has changed.
+    pub(crate) fn on_claim_event(&mut self) {
+        if self.pending.values().any(|pod| !pod.claims.is_empty()) {
+            self.on_cluster_event();
+        }
+    }
+
     /// A cluster event may have made pods schedulable.
     fn on_cluster_event(&mut self) {
         self.failed_templates.clear();
@@ -252,6 +266,7 @@ impl Scheduler {
             template: pod.template.clone(),
             labels: pod.meta.labels.clone(),
             terms: pod.pod_terms.clone(),
+            claims: pod.claims.clone(),
             arrival: self.arrivals,
             attempts: 0,
             unschedulable_until: None,
@@ -305,9 +320,15 @@ impl Scheduler {
     }
 
     /// The best of the feasible nodes, or the message why there is none.
-    fn find_node(&mut self, key: &Key, pod: &PendingPod) -> Result<InternedStr, String> {
-        let ignores_other_pods = pod.terms.is_none() && self.assigned_with_anti_affinity.is_empty();
-        if ignores_other_pods
+    fn find_node(
+        &mut self,
+        key: &Key,
+        pod: &PendingPod,
+        demands: Result<&ClaimDemands<'_>, &String>,
+    ) -> Result<InternedStr, String> {
+        let depends_on_template_alone =
+            pod.terms.is_none() && pod.claims.is_empty() && self.assigned_with_anti_affinity.is_empty();
+        if depends_on_template_alone
             && let Some((_, message)) = self.failed_templates.iter().find(|(one, _)| *one == pod.template)
         {
             return Err(message.clone());
@@ -320,9 +341,15 @@ impl Scheduler {
         // A random start keeps the first nodes by name from being filled first.
         let present = self.nodes.iter().filter(|(_, info)| info.exists);
         let count = present.clone().count();
+        let demands = match demands {
+            Ok(demands) => demands,
+            Err(_) if count == 0 => return Err(fit_error_message(0, &fit_errors)),
+            Err(problem) => return Err(format!("0/{count} nodes are available: {problem}.")),
+        };
         let start = if count == 0 { 0 } else { self.rng.usize(0..count) };
         for (name, info) in present.clone().skip(start).chain(present.take(start)) {
-            match info.check(name, &pod.template).and_then(|()| domains.check(&info.labels)) {
+            let fits = info.check(name, &pod.template).and_then(|()| domains.check(&info.labels));
+            match fits.and_then(|()| Ok(demands.check(name, &info.labels)?)) {
                 Err(fit_error) => *fit_errors.entry(fit_error).or_default() += 1,
                 Ok(()) => {
                     feasible += 1;
@@ -342,7 +369,7 @@ impl Scheduler {
         }
         if best.is_empty() {
             let message = fit_error_message(count, &fit_errors);
-            if ignores_other_pods {
+            if depends_on_template_alone {
                 self.failed_templates.push((pod.template.clone(), message.clone()));
             }
             return Err(message);
