@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::LazyLock;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::de::DeserializeOwned;
@@ -12,10 +13,10 @@ use crate::{Key, ObjectMeta};
 /// An object as a cache keeps it.
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// The protobuf fields that are read, for a kind that is requested as protobuf and decoded directly.
-    const MESSAGE: Option<&'static Message> = None;
+    const MESSAGE: Option<&'static LazyLock<Message>> = None;
 
     /// All protobuf fields, for a kind that is transcoded to JSON because parts of it are written back unchanged.
-    const WHOLE: Option<&'static FullMessage> = None;
+    const WHOLE: Option<&'static LazyLock<FullMessage>> = None;
 
     /// Whether the kind is requested as protobuf.
     const SUPPORTS_PROTOBUF: bool = Self::MESSAGE.is_some() || Self::WHOLE.is_some();

@@ -8,6 +8,7 @@
 
 mod address;
 mod api_error;
+mod built_in;
 mod condition;
 pub mod defaults;
 mod discovery;
@@ -34,10 +35,12 @@ mod taint;
 pub mod template;
 mod time;
 mod type_meta;
+pub mod types;
 mod wildcard;
 
 pub use address::{Address, Addresses};
 pub use api_error::{ApiError, ErrorReason};
+pub use built_in::{BUILT_IN_KINDS, BuiltInKind, ServedVersion};
 pub use condition::{Condition, Conditions, FALSE, TRUE, UNKNOWN, UnknownFields};
 pub use discovery::{ApiResource, DiscoveredResources, GroupVersion, Subresource};
 pub use identity::{ResourceVersion, Uid};

@@ -53,7 +53,7 @@ impl Object for BootstrapToken {
 }
 
 impl Kind for BootstrapToken {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
+    const RESOURCE: Resource = Resource::built_in("", "Secret");
     const PROJECTION: Projection =
         Projection::selected("type=bootstrap.kubernetes.io/token").in_namespace("kube-system");
 }

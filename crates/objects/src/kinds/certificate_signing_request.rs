@@ -1,6 +1,7 @@
 //! CertificateSigningRequests: who requests what, their conditions, and when an issued certificate expires.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use super::full_meta::impl_full_meta;
 use crate::meta::{null_is_default, null_is_empty};
+use crate::protobuf::FullMessage;
 use crate::{Annotations, ExtraMeta, InternedStr, Kind, ObjectMeta, RawJson, Resource, Time, WireMeta};
 
 /// A CertificateSigningRequest.
@@ -88,15 +90,14 @@ impl CertificateSigningRequest {
     }
 }
 
-impl_full_meta!(CertificateSigningRequest);
+impl_full_meta!(CertificateSigningRequest, WHOLE);
+
+/// All fields, in protobuf.
+static WHOLE: LazyLock<FullMessage> =
+    LazyLock::new(|| FullMessage::of(&CertificateSigningRequest::RESOURCE, ""));
 
 impl Kind for CertificateSigningRequest {
-    const RESOURCE: Resource = Resource::cluster(
-        "certificates.k8s.io",
-        "v1",
-        "certificatesigningrequests",
-        "CertificateSigningRequest",
-    );
+    const RESOURCE: Resource = Resource::built_in("certificates.k8s.io", "CertificateSigningRequest");
 }
 
 #[derive(Deserialize)]

@@ -28,7 +28,7 @@ pub struct ClusterInfo {
 impl_full_meta!(ClusterInfo);
 
 impl Kind for ClusterInfo {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
+    const RESOURCE: Resource = Resource::built_in("", "ConfigMap");
     const PROJECTION: Projection =
         Projection::selected("metadata.name=cluster-info").in_namespace("kube-public");
 }

@@ -49,8 +49,7 @@ impl Object for ClusterRole {
 }
 
 impl Kind for ClusterRole {
-    const RESOURCE: Resource =
-        Resource::cluster("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole");
+    const RESOURCE: Resource = Resource::built_in("rbac.authorization.k8s.io", "ClusterRole");
 }
 
 #[derive(Deserialize)]

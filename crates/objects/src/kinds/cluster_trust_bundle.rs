@@ -32,12 +32,7 @@ macro_rules! cluster_trust_bundle {
         impl_full_meta!($name);
 
         impl Kind for $name {
-            const RESOURCE: Resource = Resource::cluster(
-                "certificates.k8s.io",
-                $version,
-                "clustertrustbundles",
-                "ClusterTrustBundle",
-            );
+            const RESOURCE: Resource = Resource::built_in_version("certificates.k8s.io", $version, "ClusterTrustBundle");
             const PROJECTION: Projection =
                 Projection::selected("spec.signerName=kubernetes.io/kube-apiserver-serving").optional();
         }

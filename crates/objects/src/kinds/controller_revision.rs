@@ -23,8 +23,7 @@ pub struct ControllerRevision {
 impl_full_meta!(ControllerRevision);
 
 impl Kind for ControllerRevision {
-    const RESOURCE: Resource =
-        Resource::namespaced("apps", "v1", "controllerrevisions", "ControllerRevision");
+    const RESOURCE: Resource = Resource::built_in("apps", "ControllerRevision");
 }
 
 #[derive(Deserialize)]

@@ -1,18 +1,26 @@
 //! CronJobs.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
 use super::full_meta::spec_status_kind;
 use crate::meta::null_is_default;
+use crate::protobuf::FullMessage;
 use crate::{
-    Annotations, ArcStr, InternedStr, Labels, RawJson, Resource, ResourceVersion, Time, Uid, UnknownFields,
+    Annotations, ArcStr, InternedStr, Kind, Labels, RawJson, Resource, ResourceVersion, Time, Uid,
+    UnknownFields,
 };
 
 spec_status_kind! {
     /// A CronJob.
     CronJob, CronJobSpec, CronJobStatus,
-    Resource::namespaced("batch", "v1", "cronjobs", "CronJob")
+    Resource::built_in("batch", "CronJob"),
+    WHOLE
 }
+
+/// All fields, in protobuf.
+static WHOLE: LazyLock<FullMessage> = LazyLock::new(|| FullMessage::of(&CronJob::RESOURCE, ""));
 
 /// The spec of a CronJob.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -1,9 +1,11 @@
 //! CSIDrivers: what attachment and SELinux mounts read.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::meta::null_is_default;
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{Kind, Object, ObjectMeta, Resource, WireMeta};
 
 /// A CSIDriver.
@@ -18,8 +20,12 @@ pub struct CsiDriver {
     pub se_linux_mount: bool,
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> =
+    LazyLock::new(|| Message::of(&CsiDriver::RESOURCE, "spec { attachRequired seLinuxMount }"));
+
 impl Object for CsiDriver {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::CSI_DRIVER);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -27,7 +33,7 @@ impl Object for CsiDriver {
 }
 
 impl Kind for CsiDriver {
-    const RESOURCE: Resource = Resource::cluster("storage.k8s.io", "v1", "csidrivers", "CSIDriver");
+    const RESOURCE: Resource = Resource::built_in("storage.k8s.io", "CSIDriver");
 }
 
 #[derive(Deserialize)]

@@ -1,5 +1,7 @@
 //! CSINodes: metadata only.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::protobuf::{self, Message};
@@ -14,7 +16,7 @@ pub struct CsiNode {
 }
 
 impl Object for CsiNode {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::PARTIAL);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&protobuf::PARTIAL);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -22,7 +24,7 @@ impl Object for CsiNode {
 }
 
 impl Kind for CsiNode {
-    const RESOURCE: Resource = Resource::cluster("storage.k8s.io", "v1", "csinodes", "CSINode");
+    const RESOURCE: Resource = Resource::built_in("storage.k8s.io", "CSINode");
 }
 
 #[derive(Deserialize)]

@@ -26,12 +26,7 @@ impl Object for CustomResourceDefinition {
 }
 
 impl Kind for CustomResourceDefinition {
-    const RESOURCE: Resource = Resource::cluster(
-        "apiextensions.k8s.io",
-        "v1",
-        "customresourcedefinitions",
-        "CustomResourceDefinition",
-    );
+    const RESOURCE: Resource = Resource::built_in("apiextensions.k8s.io", "CustomResourceDefinition");
 }
 
 #[derive(Deserialize)]

@@ -10,7 +10,7 @@ use crate::{Condition, IntOrString, InternedStr, LabelSelector, PodTemplate, Res
 spec_status_kind! {
     /// A DaemonSet.
     DaemonSet, DaemonSetSpec, DaemonSetStatus,
-    Resource::namespaced("apps", "v1", "daemonsets", "DaemonSet")
+    Resource::built_in("apps", "DaemonSet")
 }
 
 /// The spec of a DaemonSet.

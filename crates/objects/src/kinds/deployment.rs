@@ -1,17 +1,23 @@
 //! Deployments.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
 use super::full_meta::spec_status_kind;
 use crate::meta::null_is_default;
-use crate::{Condition, IntOrString, InternedStr, LabelSelector, PodTemplate, Resource, UnknownFields};
+use crate::protobuf::FullMessage;
+use crate::{Condition, IntOrString, InternedStr, Kind, LabelSelector, PodTemplate, Resource, UnknownFields};
 
 spec_status_kind! {
     /// A Deployment.
     Deployment, DeploymentSpec, DeploymentStatus,
-    Resource::namespaced("apps", "v1", "deployments", "Deployment"),
-    &crate::protobuf::DEPLOYMENT
+    Resource::built_in("apps", "Deployment"),
+    WHOLE
 }
+
+/// All fields, in protobuf.
+static WHOLE: LazyLock<FullMessage> = LazyLock::new(|| FullMessage::of(&Deployment::RESOURCE, ""));
 
 /// The spec of a Deployment.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

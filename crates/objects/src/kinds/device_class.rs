@@ -1,9 +1,11 @@
 //! DeviceClasses: the extended resource that they stand for.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::meta::null_is_default;
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{InternedStr, Kind, Object, ObjectMeta, Projection, Resource, WireMeta};
 
 /// A DeviceClass.
@@ -16,8 +18,12 @@ pub struct DeviceClass {
     pub extended_resource_name: InternedStr,
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> =
+    LazyLock::new(|| Message::of(&DeviceClass::RESOURCE, "spec { extendedResourceName }"));
+
 impl Object for DeviceClass {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::DEVICE_CLASS);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -25,7 +31,7 @@ impl Object for DeviceClass {
 }
 
 impl Kind for DeviceClass {
-    const RESOURCE: Resource = Resource::cluster("resource.k8s.io", "v1", "deviceclasses", "DeviceClass");
+    const RESOURCE: Resource = Resource::built_in("resource.k8s.io", "DeviceClass");
     const PROJECTION: Projection = Projection::WHOLE.optional();
 }
 

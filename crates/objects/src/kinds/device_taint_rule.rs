@@ -1,9 +1,11 @@
 //! DeviceTaintRules: the taint that an administrator puts on devices.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{ArcStr, InternedStr, Kind, Object, ObjectMeta, Projection, Resource, Taint, Time, WireMeta};
 
 /// A DeviceTaintRule.
@@ -62,8 +64,22 @@ impl DeviceTaintSelector {
     }
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    Message::of(
+        &DeviceTaintRule::RESOURCE,
+        "
+        spec {
+            deviceSelector { driver pool device }
+            taint { key value effect timeAdded }
+        }
+        status { conditions }
+        ",
+    )
+});
+
 impl Object for DeviceTaintRule {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::DEVICE_TAINT_RULE);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -71,8 +87,7 @@ impl Object for DeviceTaintRule {
 }
 
 impl Kind for DeviceTaintRule {
-    const RESOURCE: Resource =
-        Resource::cluster("resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule");
+    const RESOURCE: Resource = Resource::built_in("resource.k8s.io", "DeviceTaintRule");
     const PROJECTION: Projection = Projection::WHOLE.optional();
 }
 

@@ -1,9 +1,12 @@
 //! EndpointSlices, with all fields: they are updated with a PUT.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
 use super::full_meta::impl_full_meta;
 use crate::meta::{ExtraMeta, null_is_default, null_is_empty};
+use crate::protobuf::FullMessage;
 use crate::{
     Addresses, Annotations, ArcStr, Interned, InternedStr, Kind, Labels, ObjectMeta, Resource,
     ResourceVersion, Uid, WireMeta,
@@ -171,11 +174,13 @@ pub struct EndpointPort {
     pub app_protocol: Option<InternedStr>,
 }
 
-impl_full_meta!(EndpointSlice, &crate::protobuf::ENDPOINT_SLICE);
+/// All fields, in protobuf.
+static WHOLE: LazyLock<FullMessage> = LazyLock::new(|| FullMessage::of(&EndpointSlice::RESOURCE, ""));
+
+impl_full_meta!(EndpointSlice, WHOLE);
 
 impl Kind for EndpointSlice {
-    const RESOURCE: Resource =
-        Resource::namespaced("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice");
+    const RESOURCE: Resource = Resource::built_in("discovery.k8s.io", "EndpointSlice");
 }
 
 #[derive(Deserialize)]

@@ -1,9 +1,12 @@
 //! Endpoints, with all fields: they are updated with a PUT.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
 use super::full_meta::impl_full_meta;
 use crate::meta::{ExtraMeta, null_is_empty};
+use crate::protobuf::FullMessage;
 use crate::{Address, Annotations, ArcStr, InternedStr, Kind, ObjectMeta, Resource, TargetRef, WireMeta};
 
 /// The Endpoints of a Service.
@@ -84,10 +87,13 @@ impl Default for SubsetPort {
     }
 }
 
-impl_full_meta!(Endpoints, &crate::protobuf::ENDPOINTS);
+/// All fields, in protobuf.
+static WHOLE: LazyLock<FullMessage> = LazyLock::new(|| FullMessage::of(&Endpoints::RESOURCE, ""));
+
+impl_full_meta!(Endpoints, WHOLE);
 
 impl Kind for Endpoints {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "endpoints", "Endpoints");
+    const RESOURCE: Resource = Resource::built_in("", "Endpoints");
 }
 
 #[derive(Deserialize)]

@@ -31,7 +31,7 @@ impl Object for EphemeralVolumesPod {
 }
 
 impl Kind for EphemeralVolumesPod {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+    const RESOURCE: Resource = Resource::built_in("", "Pod");
 }
 
 #[derive(Deserialize)]

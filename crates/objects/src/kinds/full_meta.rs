@@ -18,9 +18,9 @@ pub(super) struct WireSpecStatus<S, T> {
 
 /// Implements [`crate::FullMeta`] for a kind with the fields `meta` and `extra_meta`.
 macro_rules! impl_full_meta {
-    ($name:ident $(, $message:expr)?) => {
+    ($name:ident $(, $message:ident)?) => {
         impl crate::Object for $name {
-            $(const WHOLE: Option<&'static crate::protobuf::FullMessage> = Some($message);)?
+            $(const WHOLE: Option<&'static std::sync::LazyLock<crate::protobuf::FullMessage>> = Some(&$message);)?
 
             fn meta(&self) -> &crate::ObjectMeta {
                 &self.meta
@@ -37,7 +37,7 @@ macro_rules! impl_full_meta {
 
 /// Declares a kind with spec and status from its name, spec, status, resource and optional protobuf message.
 macro_rules! spec_status_kind {
-    ($(#[$doc:meta])* $name:ident, $spec:ident, $status:ident, $resource:expr $(, $message:expr)?) => {
+    ($(#[$doc:meta])* $name:ident, $spec:ident, $status:ident, $resource:expr $(, $message:ident)?) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
         #[serde(from = "Wire")]

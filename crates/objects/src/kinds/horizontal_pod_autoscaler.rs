@@ -1,16 +1,24 @@
 //! HorizontalPodAutoscalers.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
 use super::full_meta::spec_status_kind;
 use crate::meta::null_is_default;
-use crate::{ArcStr, Condition, InternedStr, LabelSelector, Quantity, Resource, Time};
+use crate::protobuf::FullMessage;
+use crate::{ArcStr, Condition, InternedStr, Kind, LabelSelector, Quantity, Resource, Time};
 
 spec_status_kind! {
     /// A HorizontalPodAutoscaler.
     HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,
-    Resource::namespaced("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+    Resource::built_in("autoscaling", "HorizontalPodAutoscaler"),
+    WHOLE
 }
+
+/// All fields, in protobuf.
+static WHOLE: LazyLock<FullMessage> =
+    LazyLock::new(|| FullMessage::of(&HorizontalPodAutoscaler::RESOURCE, ""));
 
 /// The spec of a HorizontalPodAutoscaler.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -1,5 +1,7 @@
 //! IPAddresses: metadata only, as the name is the address.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::protobuf::{self, Message};
@@ -14,7 +16,7 @@ pub struct IpAddress {
 }
 
 impl Object for IpAddress {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::PARTIAL);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&protobuf::PARTIAL);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -22,7 +24,7 @@ impl Object for IpAddress {
 }
 
 impl Kind for IpAddress {
-    const RESOURCE: Resource = Resource::cluster("networking.k8s.io", "v1", "ipaddresses", "IPAddress");
+    const RESOURCE: Resource = Resource::built_in("networking.k8s.io", "IPAddress");
     const PROJECTION: Projection = Projection::METADATA;
 }
 

@@ -1,20 +1,27 @@
 //! Jobs.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::full_meta::spec_status_kind;
 use crate::meta::{null_is_default, null_is_empty};
+use crate::protobuf::FullMessage;
 use crate::{
-    ArcStr, Condition, Conditions as _, InternedStr, LabelSelector, PodTemplate, Resource, Time, Uid,
+    ArcStr, Condition, Conditions as _, InternedStr, Kind, LabelSelector, PodTemplate, Resource, Time, Uid,
     UnknownFields,
 };
 
 spec_status_kind! {
     /// A Job.
     Job, JobSpec, JobStatus,
-    Resource::namespaced("batch", "v1", "jobs", "Job")
+    Resource::built_in("batch", "Job"),
+    WHOLE
 }
+
+/// All fields, in protobuf.
+static WHOLE: LazyLock<FullMessage> = LazyLock::new(|| FullMessage::of(&Job::RESOURCE, ""));
 
 /// The spec of a Job.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -1,9 +1,11 @@
 //! Leases: those of leader election and the heartbeats of kubelets.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::meta::null_is_default;
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{ArcStr, Kind, MicroTime, Object, ObjectMeta, Resource, WireMeta};
 
 /// The namespace of the node Leases.
@@ -24,8 +26,12 @@ pub struct Lease {
     pub renew_time: Option<MicroTime>,
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> =
+    LazyLock::new(|| Message::of(&Lease::RESOURCE, "spec { holderIdentity leaseDurationSeconds renewTime }"));
+
 impl Object for Lease {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::LEASE);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -33,7 +39,7 @@ impl Object for Lease {
 }
 
 impl Kind for Lease {
-    const RESOURCE: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
+    const RESOURCE: Resource = Resource::built_in("coordination.k8s.io", "Lease");
 }
 
 #[derive(Deserialize)]

@@ -26,7 +26,7 @@ impl Object for LegacyTokenTracking {
 }
 
 impl Kind for LegacyTokenTracking {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
+    const RESOURCE: Resource = Resource::built_in("", "ConfigMap");
     const PROJECTION: Projection =
         Projection::selected("metadata.name=kube-apiserver-legacy-service-account-token-tracking")
             .in_namespace("kube-system");

@@ -26,7 +26,7 @@ pub struct Namespace {
 impl_full_meta!(Namespace);
 
 impl Kind for Namespace {
-    const RESOURCE: Resource = Resource::cluster("", "v1", "namespaces", "Namespace");
+    const RESOURCE: Resource = Resource::built_in("", "Namespace");
 }
 
 #[derive(Deserialize)]

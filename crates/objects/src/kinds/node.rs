@@ -1,11 +1,13 @@
 //! Nodes: health, taints, labels, capacity and attached volumes.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
+use crate::protobuf::FullMessage;
 use crate::{
-    ArcStr, Condition, Conditions, InternedStr, Kind, Object, ObjectMeta, Quantity, Resource, Taint,
-    WireMeta, protobuf,
+    ArcStr, Condition, Conditions, InternedStr, Kind, Object, ObjectMeta, Quantity, Resource, Taint, WireMeta,
 };
 
 /// A node.
@@ -63,8 +65,21 @@ impl Node {
     }
 }
 
+/// All fields, in of which those below are neither read nor written back.
+static WHOLE: LazyLock<FullMessage> = LazyLock::new(|| {
+    FullMessage::of(
+        &Node::RESOURCE,
+        "
+        spec { configSource externalID podPreemptionPolicy providerID }
+        status {
+            addresses capacity config daemonEndpoints declaredFeatures features images nodeInfo phase runtimeHandlers
+        }
+        ",
+    )
+});
+
 impl Object for Node {
-    const WHOLE: Option<&'static protobuf::FullMessage> = Some(&protobuf::NODE);
+    const WHOLE: Option<&'static LazyLock<FullMessage>> = Some(&WHOLE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -72,7 +87,7 @@ impl Object for Node {
 }
 
 impl Kind for Node {
-    const RESOURCE: Resource = Resource::cluster("", "v1", "nodes", "Node");
+    const RESOURCE: Resource = Resource::built_in("", "Node");
 }
 
 #[derive(Deserialize)]

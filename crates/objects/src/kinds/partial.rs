@@ -1,5 +1,7 @@
 //! Metadata of objects of any kind.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::protobuf::{self, Message};
@@ -14,7 +16,7 @@ pub struct PartialObjectMeta {
 }
 
 impl Object for PartialObjectMeta {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::PARTIAL);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&protobuf::PARTIAL);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta

@@ -1,9 +1,11 @@
 //! PersistentVolumes: what binding, reclaim, protection, expansion and attachment read.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{
     Annotations, ArcStr, InternedStr, Kind, NodeSelectorTerm, Object, ObjectMeta, Quantity, Resource, Uid,
     WireMeta,
@@ -156,8 +158,34 @@ impl ResourceList {
     }
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    Message::of(
+        &PersistentVolume::RESOURCE,
+        "
+        spec {
+            accessModes capacity persistentVolumeReclaimPolicy storageClassName volumeAttributesClassName volumeMode
+            claimRef { namespace name uid }
+            nodeAffinity { required }
+            awsElasticBlockStore,cinder,portworxVolume { volumeID }
+            azureDisk { diskURI kind }
+            azureFile { secretName shareName secretNamespace }
+            csi { driver volumeHandle }
+            fc { targetWWNs lun wwids }
+            flexVolume { driver }
+            gcePersistentDisk { pdName }
+            hostPath { path }
+            iscsi { targetPortal iqn lun }
+            nfs { server path }
+            vsphereVolume { volumePath }
+        }
+        status { phase message }
+        ",
+    )
+});
+
 impl Object for PersistentVolume {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::PERSISTENT_VOLUME);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -165,7 +193,7 @@ impl Object for PersistentVolume {
 }
 
 impl Kind for PersistentVolume {
-    const RESOURCE: Resource = Resource::cluster("", "v1", "persistentvolumes", "PersistentVolume");
+    const RESOURCE: Resource = Resource::built_in("", "PersistentVolume");
 }
 
 impl PersistentVolume {

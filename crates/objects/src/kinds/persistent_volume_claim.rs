@@ -1,10 +1,12 @@
 //! PersistentVolumeClaims: what binding, protection and expansion read.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use super::persistent_volume::{ResourceList, kept_annotations};
 use crate::meta::{null_is_default, null_is_empty};
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{
     Annotations, ArcStr, Condition, InternedStr, Kind, LabelSelector, Object, ObjectMeta, Resource, WireMeta,
 };
@@ -92,8 +94,27 @@ pub struct ModifyVolumeStatus {
     pub status: InternedStr,
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    Message::of(
+        &PersistentVolumeClaim::RESOURCE,
+        "
+        spec {
+            accessModes selector storageClassName volumeAttributesClassName volumeMode volumeName
+            dataSource { }
+            resources { requests }
+        }
+        status {
+            accessModes allocatedResourceStatuses allocatedResources capacity currentVolumeAttributesClassName phase
+            conditions
+            modifyVolumeStatus { targetVolumeAttributesClassName status }
+        }
+        ",
+    )
+});
+
 impl Object for PersistentVolumeClaim {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::PERSISTENT_VOLUME_CLAIM);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -101,8 +122,7 @@ impl Object for PersistentVolumeClaim {
 }
 
 impl Kind for PersistentVolumeClaim {
-    const RESOURCE: Resource =
-        Resource::namespaced("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
+    const RESOURCE: Resource = Resource::built_in("", "PersistentVolumeClaim");
 }
 
 impl PersistentVolumeClaim {

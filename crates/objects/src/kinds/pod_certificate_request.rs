@@ -1,5 +1,7 @@
 //! PodCertificateRequests: metadata only.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::protobuf::{self, Message};
@@ -14,7 +16,7 @@ pub struct PodCertificateRequest {
 }
 
 impl Object for PodCertificateRequest {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::PARTIAL);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&protobuf::PARTIAL);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -22,8 +24,7 @@ impl Object for PodCertificateRequest {
 }
 
 impl Kind for PodCertificateRequest {
-    const RESOURCE: Resource =
-        Resource::namespaced("certificates.k8s.io", "v1", "podcertificaterequests", "PodCertificateRequest");
+    const RESOURCE: Resource = Resource::built_in("certificates.k8s.io", "PodCertificateRequest");
     const PROJECTION: Projection = Projection::METADATA.optional();
 }
 

@@ -2,20 +2,27 @@
 
 use std::collections::BTreeMap;
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
 use super::full_meta::spec_status_kind;
 use crate::meta::null_is_default;
+use crate::protobuf::FullMessage;
 use crate::{
-    ArcStr, Condition, IntOrString, InvalidSelector, LabelSelector, Labels, Matcher, Resource, Time,
+    ArcStr, Condition, IntOrString, InvalidSelector, Kind, LabelSelector, Labels, Matcher, Resource, Time,
     UnknownFields,
 };
 
 spec_status_kind! {
     /// A PodDisruptionBudget.
     PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
-    Resource::namespaced("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+    Resource::built_in("policy", "PodDisruptionBudget"),
+    WHOLE
 }
+
+/// All fields, in protobuf.
+static WHOLE: LazyLock<FullMessage> = LazyLock::new(|| FullMessage::of(&PodDisruptionBudget::RESOURCE, ""));
 
 /// The spec of a PodDisruptionBudget.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

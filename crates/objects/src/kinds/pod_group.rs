@@ -1,9 +1,11 @@
 //! PodGroups: the ResourceClaims that their pods share, the Workload that they belong to and the size of a gang.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{ClaimEntry, ClaimStatus, InternedStr, Kind, Object, ObjectMeta, Projection, Resource, WireMeta};
 
 /// A PodGroup. API servers serve it only with a feature gate and `--runtime-config`.
@@ -22,8 +24,23 @@ pub struct PodGroup {
     pub resource_claim_statuses: Box<[ClaimStatus]>,
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    Message::of(
+        &PodGroup::RESOURCE,
+        "
+        spec {
+            resourceClaims { name resourceClaimName resourceClaimTemplateName }
+            schedulingPolicy { gang { minCount } }
+            workloadRef { workloadName }
+        }
+        status { resourceClaimStatuses { name resourceClaimName } }
+        ",
+    )
+});
+
 impl Object for PodGroup {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::POD_GROUP);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -31,7 +48,7 @@ impl Object for PodGroup {
 }
 
 impl Kind for PodGroup {
-    const RESOURCE: Resource = Resource::namespaced("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup");
+    const RESOURCE: Resource = Resource::built_in("scheduling.k8s.io", "PodGroup");
     const PROJECTION: Projection = Projection::WHOLE.optional();
 }
 

@@ -1,17 +1,23 @@
 //! ReplicaSets.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
 use super::full_meta::spec_status_kind;
 use crate::meta::null_is_default;
-use crate::{Condition, LabelSelector, PodTemplate, Resource, UnknownFields};
+use crate::protobuf::FullMessage;
+use crate::{Condition, Kind, LabelSelector, PodTemplate, Resource, UnknownFields};
 
 spec_status_kind! {
     /// A ReplicaSet.
     ReplicaSet, ReplicaSetSpec, ReplicaSetStatus,
-    Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet"),
-    &crate::protobuf::REPLICA_SET
+    Resource::built_in("apps", "ReplicaSet"),
+    WHOLE
 }
+
+/// All fields, in protobuf.
+static WHOLE: LazyLock<FullMessage> = LazyLock::new(|| FullMessage::of(&ReplicaSet::RESOURCE, ""));
 
 /// The spec of a ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

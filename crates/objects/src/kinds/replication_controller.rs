@@ -1,16 +1,23 @@
 //! ReplicationControllers. Their status is that of ReplicaSets without `terminatingReplicas`.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use super::full_meta::spec_status_kind;
 use crate::meta::null_is_default;
-use crate::{Labels, PodTemplate, ReplicaSetStatus, Resource};
+use crate::protobuf::FullMessage;
+use crate::{Kind, Labels, PodTemplate, ReplicaSetStatus, Resource};
 
 spec_status_kind! {
     /// A ReplicationController.
     ReplicationController, ReplicationControllerSpec, ReplicaSetStatus,
-    Resource::namespaced("", "v1", "replicationcontrollers", "ReplicationController")
+    Resource::built_in("", "ReplicationController"),
+    WHOLE
 }
+
+/// All fields, in protobuf.
+static WHOLE: LazyLock<FullMessage> = LazyLock::new(|| FullMessage::of(&ReplicationController::RESOURCE, ""));
 
 /// The spec of a ReplicationController.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -1,12 +1,13 @@
 //! ResourceClaims: which devices are allocated, for whom, and what generated the claim.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use super::annotations::{EXTENDED_RESOURCE_CLAIM, POD_CLAIM_NAME};
 use crate::meta::{null_is_default, null_is_empty};
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{
     Annotations, ArcStr, InternedStr, Kind, Object, ObjectMeta, Projection, Resource, Toleration, Uid,
     WireMeta,
@@ -61,8 +62,29 @@ pub struct ConsumerReference {
     pub uid: Uid,
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    Message::of(
+        &ResourceClaim::RESOURCE,
+        "
+        spec {
+            devices {
+                requests {
+                    exactly { deviceClassName allocationMode count adminAccess }
+                    firstAvailable { deviceClassName allocationMode count }
+                }
+            }
+        }
+        status {
+            allocation { devices { results { driver pool device tolerations } } }
+            reservedFor { apiGroup resource name uid }
+        }
+        ",
+    )
+});
+
 impl Object for ResourceClaim {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::RESOURCE_CLAIM);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -70,8 +92,7 @@ impl Object for ResourceClaim {
 }
 
 impl Kind for ResourceClaim {
-    const RESOURCE: Resource =
-        Resource::namespaced("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim");
+    const RESOURCE: Resource = Resource::built_in("resource.k8s.io", "ResourceClaim");
     const PROJECTION: Projection = Projection::WHOLE.optional();
 }
 

@@ -31,8 +31,7 @@ impl Object for ResourceClaimTemplate {
 }
 
 impl Kind for ResourceClaimTemplate {
-    const RESOURCE: Resource =
-        Resource::namespaced("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate");
+    const RESOURCE: Resource = Resource::built_in("resource.k8s.io", "ResourceClaimTemplate");
     const PROJECTION: Projection = Projection::WHOLE.optional();
 }
 

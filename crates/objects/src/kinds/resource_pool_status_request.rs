@@ -30,12 +30,7 @@ impl Object for ResourcePoolStatusRequest {
 }
 
 impl Kind for ResourcePoolStatusRequest {
-    const RESOURCE: Resource = Resource::cluster(
-        "resource.k8s.io",
-        "v1alpha3",
-        "resourcepoolstatusrequests",
-        "ResourcePoolStatusRequest",
-    );
+    const RESOURCE: Resource = Resource::built_in("resource.k8s.io", "ResourcePoolStatusRequest");
     const PROJECTION: Projection = Projection::WHOLE.optional();
 }
 

@@ -1,16 +1,23 @@
 //! ResourceQuotas.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
 use super::full_meta::spec_status_kind;
 use crate::meta::null_is_empty;
-use crate::{InternedStr, Resource, ResourceList};
+use crate::protobuf::FullMessage;
+use crate::{InternedStr, Kind, Resource, ResourceList};
 
 spec_status_kind! {
     /// A ResourceQuota.
     ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus,
-    Resource::namespaced("", "v1", "resourcequotas", "ResourceQuota")
+    Resource::built_in("", "ResourceQuota"),
+    WHOLE
 }
+
+/// All fields, in protobuf.
+static WHOLE: LazyLock<FullMessage> = LazyLock::new(|| FullMessage::of(&ResourceQuota::RESOURCE, ""));
 
 /// The spec of a ResourceQuota.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -1,9 +1,11 @@
 //! ResourceSlices: the devices of a pool and their taints.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{InternedStr, Kind, Object, ObjectMeta, Projection, Resource, Taint, WireMeta};
 
 /// A ResourceSlice. A pool has up to thousands of devices, of which only names and taints are kept.
@@ -33,8 +35,22 @@ pub struct Device {
     pub taints: Box<[Taint]>,
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    Message::of(
+        &ResourceSlice::RESOURCE,
+        "
+        spec {
+            driver
+            devices { name taints { key value effect timeAdded } }
+            pool { name generation }
+        }
+        ",
+    )
+});
+
 impl Object for ResourceSlice {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::RESOURCE_SLICE);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -42,7 +58,7 @@ impl Object for ResourceSlice {
 }
 
 impl Kind for ResourceSlice {
-    const RESOURCE: Resource = Resource::cluster("resource.k8s.io", "v1", "resourceslices", "ResourceSlice");
+    const RESOURCE: Resource = Resource::built_in("resource.k8s.io", "ResourceSlice");
     const PROJECTION: Projection = Projection::WHOLE.optional();
 }
 

@@ -31,7 +31,7 @@ pub struct RootCaConfigMap {
 impl_full_meta!(RootCaConfigMap);
 
 impl Kind for RootCaConfigMap {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
+    const RESOURCE: Resource = Resource::built_in("", "ConfigMap");
     const PROJECTION: Projection = Projection::selected("metadata.name=kube-root-ca.crt");
 }
 

@@ -1,6 +1,7 @@
 //! Pods with the SELinux labels of their volumes. Only a process that runs the selinux-warning controller caches them.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -8,7 +9,7 @@ use serde::de::IgnoredAny;
 use super::persistent_volume::{PersistentVolumeSource, WireSource, first_source};
 use super::pod::PodPhase;
 use crate::meta::{null_is_default, null_is_empty};
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{ArcStr, Interned, InternedStr, Kind, Object, ObjectMeta, Resource, WireMeta};
 
 /// A pod with the SELinux labels of its volumes.
@@ -56,8 +57,40 @@ pub enum SelinuxVolumeSource {
     Inline(PersistentVolumeSource),
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    Message::of(
+        &SelinuxPod::RESOURCE,
+        "
+        spec {
+            containers,initContainers,ephemeralContainers {
+                securityContext { seLinuxOptions }
+                volumeMounts { name }
+            }
+            securityContext { seLinuxOptions seLinuxChangePolicy }
+            volumes {
+                name
+                awsElasticBlockStore,cinder,portworxVolume { volumeID }
+                azureDisk { diskURI }
+                azureFile { secretName shareName }
+                csi,flexVolume { driver }
+                ephemeral { }
+                fc { targetWWNs lun wwids }
+                gcePersistentDisk { pdName }
+                hostPath { path }
+                iscsi { targetPortal iqn lun }
+                nfs { server path }
+                persistentVolumeClaim { claimName }
+                vsphereVolume { volumePath }
+            }
+        }
+        status { phase }
+        ",
+    )
+});
+
 impl Object for SelinuxPod {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::SELINUX_POD);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -65,7 +98,7 @@ impl Object for SelinuxPod {
 }
 
 impl Kind for SelinuxPod {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+    const RESOURCE: Resource = Resource::built_in("", "Pod");
 }
 
 impl SelinuxPod {

@@ -81,7 +81,7 @@ impl Object for Service {
 }
 
 impl Kind for Service {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "services", "Service");
+    const RESOURCE: Resource = Resource::built_in("", "Service");
 }
 
 #[derive(Deserialize)]

@@ -22,7 +22,7 @@ impl Object for ServiceAccount {
 }
 
 impl Kind for ServiceAccount {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
+    const RESOURCE: Resource = Resource::built_in("", "ServiceAccount");
 }
 
 #[derive(Deserialize)]

@@ -24,7 +24,7 @@ impl Object for ServiceCidr {
 }
 
 impl Kind for ServiceCidr {
-    const RESOURCE: Resource = Resource::cluster("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR");
+    const RESOURCE: Resource = Resource::built_in("networking.k8s.io", "ServiceCIDR");
 }
 
 #[derive(Deserialize)]

@@ -12,7 +12,7 @@ use crate::{
 spec_status_kind! {
     /// A StatefulSet.
     StatefulSet, StatefulSetSpec, StatefulSetStatus,
-    Resource::namespaced("apps", "v1", "statefulsets", "StatefulSet")
+    Resource::built_in("apps", "StatefulSet")
 }
 
 /// The spec of a StatefulSet.

@@ -1,9 +1,11 @@
 //! StorageClasses: provisioner, policies and whether a class is the default.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::meta::null_is_empty;
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{Annotations, ArcStr, InternedStr, Kind, Object, ObjectMeta, Resource, WireMeta};
 
 /// A StorageClass.
@@ -24,8 +26,13 @@ pub struct StorageClass {
     pub is_default: bool,
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    Message::of(&StorageClass::RESOURCE, "mountOptions provisioner reclaimPolicy volumeBindingMode")
+});
+
 impl Object for StorageClass {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::STORAGE_CLASS);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -33,7 +40,7 @@ impl Object for StorageClass {
 }
 
 impl Kind for StorageClass {
-    const RESOURCE: Resource = Resource::cluster("storage.k8s.io", "v1", "storageclasses", "StorageClass");
+    const RESOURCE: Resource = Resource::built_in("storage.k8s.io", "StorageClass");
 }
 
 #[derive(Deserialize)]

@@ -56,8 +56,7 @@ type Wire = WireSpecStatus<serde::de::IgnoredAny, StorageVersionStatus>;
 impl_full_meta!(StorageVersion);
 
 impl Kind for StorageVersion {
-    const RESOURCE: Resource =
-        Resource::cluster("internal.apiserver.k8s.io", "v1alpha1", "storageversions", "StorageVersion");
+    const RESOURCE: Resource = Resource::built_in("internal.apiserver.k8s.io", "StorageVersion");
     // An alpha API, which API servers do not serve by default.
     const PROJECTION: Projection = Projection::WHOLE.optional();
 }

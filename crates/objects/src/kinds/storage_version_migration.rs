@@ -64,12 +64,7 @@ type Wire = WireSpecStatus<StorageVersionMigrationSpec, StorageVersionMigrationS
 impl_full_meta!(StorageVersionMigration);
 
 impl Kind for StorageVersionMigration {
-    const RESOURCE: Resource = Resource::cluster(
-        "storagemigration.k8s.io",
-        "v1",
-        "storageversionmigrations",
-        "StorageVersionMigration",
-    );
+    const RESOURCE: Resource = Resource::built_in("storagemigration.k8s.io", "StorageVersionMigration");
     // The gate StorageVersionMigrator of the API server may be off.
     const PROJECTION: Projection = Projection::WHOLE.optional();
 }

@@ -22,8 +22,7 @@ impl Object for SubjectAccessReview {
 }
 
 impl Kind for SubjectAccessReview {
-    const RESOURCE: Resource =
-        Resource::cluster("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview");
+    const RESOURCE: Resource = Resource::built_in("authorization.k8s.io", "SubjectAccessReview");
 }
 
 #[derive(Deserialize)]

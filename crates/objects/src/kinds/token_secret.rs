@@ -34,7 +34,7 @@ impl Object for TokenSecret {
 }
 
 impl Kind for TokenSecret {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
+    const RESOURCE: Resource = Resource::built_in("", "Secret");
     const PROJECTION: Projection = Projection::selected("type=kubernetes.io/service-account-token");
 }
 

@@ -75,12 +75,8 @@ impl Object for ValidatingAdmissionPolicy {
 }
 
 impl Kind for ValidatingAdmissionPolicy {
-    const RESOURCE: Resource = Resource::cluster(
-        "admissionregistration.k8s.io",
-        "v1",
-        "validatingadmissionpolicies",
-        "ValidatingAdmissionPolicy",
-    );
+    const RESOURCE: Resource =
+        Resource::built_in("admissionregistration.k8s.io", "ValidatingAdmissionPolicy");
 }
 
 #[derive(Deserialize)]

@@ -1,9 +1,11 @@
 //! VolumeAttachments: which volume is to be attached to which node, and what the external attacher reports.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::meta::null_is_default;
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{ArcStr, InternedStr, Kind, Object, ObjectMeta, Resource, WireMeta};
 
 /// A VolumeAttachment. Controllers create and delete it; only the external attacher updates it.
@@ -26,8 +28,19 @@ pub struct VolumeAttachment {
     pub detach_error: Option<ArcStr>,
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    Message::of(
+        &VolumeAttachment::RESOURCE,
+        "
+        spec { attacher nodeName source { persistentVolumeName } }
+        status { attached attachError,detachError { message } }
+        ",
+    )
+});
+
 impl Object for VolumeAttachment {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::VOLUME_ATTACHMENT);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -35,8 +48,7 @@ impl Object for VolumeAttachment {
 }
 
 impl Kind for VolumeAttachment {
-    const RESOURCE: Resource =
-        Resource::cluster("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment");
+    const RESOURCE: Resource = Resource::built_in("storage.k8s.io", "VolumeAttachment");
 }
 
 #[derive(Deserialize)]

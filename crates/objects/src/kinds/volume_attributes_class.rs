@@ -1,8 +1,10 @@
 //! VolumeAttributesClasses: metadata and driver.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{InternedStr, Kind, Object, ObjectMeta, Resource, WireMeta};
 
 /// A VolumeAttributesClass.
@@ -17,8 +19,12 @@ pub struct VolumeAttributesClass {
     pub driver_name: InternedStr,
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> =
+    LazyLock::new(|| Message::of(&VolumeAttributesClass::RESOURCE, "driverName"));
+
 impl Object for VolumeAttributesClass {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::VOLUME_ATTRIBUTES_CLASS);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -26,8 +32,7 @@ impl Object for VolumeAttributesClass {
 }
 
 impl Kind for VolumeAttributesClass {
-    const RESOURCE: Resource =
-        Resource::cluster("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass");
+    const RESOURCE: Resource = Resource::built_in("storage.k8s.io", "VolumeAttributesClass");
 }
 
 #[derive(Deserialize)]

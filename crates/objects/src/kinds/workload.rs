@@ -37,7 +37,7 @@ impl Object for Workload {
 }
 
 impl Kind for Workload {
-    const RESOURCE: Resource = Resource::namespaced("scheduling.k8s.io", "v1beta1", "workloads", "Workload");
+    const RESOURCE: Resource = Resource::built_in("scheduling.k8s.io", "Workload");
     const PROJECTION: Projection = Projection::WHOLE.optional();
 }
 

@@ -3,15 +3,16 @@
 use serde_json::{Value, json};
 
 use super::schema::{Message, Shape};
-use super::{
-    CSI_DRIVER, Envelope, Error, LEASE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS,
-    VOLUME_ATTACHMENT, VOLUME_ATTRIBUTES_CLASS, WatchEvent, from_slice,
-};
+use super::{Envelope, Error, WatchEvent, from_slice};
 use crate::{
-    CsiDriver, DeviceTaintRule, Encoded, Kind, Lease, Object, PartialObjectMeta, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodGroup, ResourceClaim, ResourceSlice, SelinuxPod, StorageClass,
-    VolumeAttachment, VolumeAttributesClass,
+    CsiDriver, DeviceClass, DeviceTaintRule, Encoded, Kind, Lease, Object, PartialObjectMeta,
+    PersistentVolume, PersistentVolumeClaim, Pod, PodGroup, ResourceClaim, ResourceSlice, SelinuxPod,
+    StorageClass, VolumeAttachment, VolumeAttributesClass,
 };
+
+fn message<T: Object>() -> &'static Message {
+    T::MESSAGE.expect("a protobuf message")
+}
 
 /// Encodes JSON as the API server encodes protobuf: with unset strings and numbers, and with unknown fields.
 fn write(object: &Value, message: &Message) -> Vec<u8> {
@@ -146,7 +147,7 @@ fn bare_pod() -> Value {
 fn protobuf_and_json_decode_to_the_same_object() {
     for pod in [full_pod(), bare_pod()] {
         let from_json: Pod = Encoded::Json(&pod.to_string()).read().unwrap();
-        let bytes = write(&pod, &POD);
+        let bytes = write(&pod, message::<Pod>());
         assert_eq!(Encoded::Protobuf(&bytes).read::<Pod>().unwrap(), from_json);
         let partial: PartialObjectMeta = Encoded::Json(&pod.to_string()).read().unwrap();
         assert_eq!(Encoded::Protobuf(&bytes).read::<PartialObjectMeta>().unwrap(), partial);
@@ -154,7 +155,7 @@ fn protobuf_and_json_decode_to_the_same_object() {
     let lease = json!({"metadata": {"name": "n1", "namespace": "kube-node-lease"}, "spec": {
         "holderIdentity": "n1", "leaseDurationSeconds": 40, "renewTime": "2026-11-15T09:00:01.000120Z"}});
     let from_json: Lease = Encoded::Json(&lease.to_string()).read().unwrap();
-    assert_eq!(Encoded::Protobuf(&write(&lease, &LEASE)).read::<Lease>().unwrap(), from_json);
+    assert_eq!(Encoded::Protobuf(&write(&lease, message::<Lease>())).read::<Lease>().unwrap(), from_json);
 }
 
 /// Checks that JSON and protobuf decode to the same object.
@@ -178,10 +179,10 @@ fn storage_kinds_decode_to_the_same_object_from_protobuf_and_json() {
             "currentVolumeAttributesClassName": "gold",
             "modifyVolumeStatus": {"targetVolumeAttributesClassName": "iron", "status": "Pending"}},
     });
-    check::<PersistentVolumeClaim>(&claim, &PERSISTENT_VOLUME_CLAIM);
+    check::<PersistentVolumeClaim>(&claim, message::<PersistentVolumeClaim>());
     let bare = json!({"metadata": {"name": "c"}, "spec": {}, "status": {}});
-    check::<PersistentVolumeClaim>(&bare, &PERSISTENT_VOLUME_CLAIM);
-    check::<PersistentVolume>(&bare, &PERSISTENT_VOLUME);
+    check::<PersistentVolumeClaim>(&bare, message::<PersistentVolumeClaim>());
+    check::<PersistentVolume>(&bare, message::<PersistentVolume>());
     for (field, source) in [
         ("gcePersistentDisk", json!({"pdName": "d"})),
         ("awsElasticBlockStore", json!({"volumeID": "d"})),
@@ -208,17 +209,17 @@ fn storage_kinds_decode_to_the_same_object_from_protobuf_and_json() {
             "status": {"phase": "Failed", "message": "why"},
         });
         volume["spec"][field] = source;
-        check::<PersistentVolume>(&volume, &PERSISTENT_VOLUME);
+        check::<PersistentVolume>(&volume, message::<PersistentVolume>());
     }
     let class = json!({
         "metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
         "provisioner": "d", "reclaimPolicy": "Retain", "mountOptions": ["a", "b"], "volumeBindingMode": "Immediate",
     });
-    check::<StorageClass>(&class, &STORAGE_CLASS);
-    check::<StorageClass>(&json!({"metadata": {"name": "bare"}}), &STORAGE_CLASS);
+    check::<StorageClass>(&class, message::<StorageClass>());
+    check::<StorageClass>(&json!({"metadata": {"name": "bare"}}), message::<StorageClass>());
     check::<VolumeAttributesClass>(
         &json!({"metadata": {"name": "g"}, "driverName": "d"}),
-        &VOLUME_ATTRIBUTES_CLASS,
+        message::<VolumeAttributesClass>(),
     );
 }
 
@@ -230,16 +231,17 @@ fn attachments_and_drivers_are_equal_from_json_and_protobuf() {
             "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "pv"}},
             "status": {"attached": true, "attachError": {"message": "a"}, "detachError": {"message": "d"}},
         }),
-        &VOLUME_ATTACHMENT,
+        message::<VolumeAttachment>(),
     );
     check::<VolumeAttachment>(
         &json!({"metadata": {"name": "csi-1"}, "spec": {"source": {}}, "status": {}}),
-        &VOLUME_ATTACHMENT,
+        message::<VolumeAttachment>(),
     );
     for required in [true, false] {
         let driver = json!({"metadata": {"name": "d"}, "spec": {"attachRequired": required}});
-        check::<CsiDriver>(&driver, &CSI_DRIVER);
-        let driver: CsiDriver = from_slice(&write(&driver, &CSI_DRIVER), &CSI_DRIVER).unwrap();
+        check::<CsiDriver>(&driver, message::<CsiDriver>());
+        let driver: CsiDriver =
+            from_slice(&write(&driver, message::<CsiDriver>()), message::<CsiDriver>()).unwrap();
         assert_eq!(driver.attach_required, Some(required));
     }
 }
@@ -264,19 +266,19 @@ fn inline_volumes_are_equal_from_json_and_protobuf() {
     ] {
         let volume = json!({"name": "v", field: source});
         let pod = json!({"metadata": {"name": "p"}, "spec": {"volumes": [volume]}, "status": {}});
-        check::<Pod>(&pod, &POD);
-        let pod: Pod = from_slice(&write(&pod, &POD), &POD).unwrap();
+        check::<Pod>(&pod, message::<Pod>());
+        let pod: Pod = from_slice(&write(&pod, message::<Pod>()), message::<Pod>()).unwrap();
         assert_eq!(pod.spec.inline_volumes.len(), 1, "{field}");
     }
 }
 
 #[test]
 fn truncated_and_malformed_messages_are_errors_that_quote_nothing() {
-    let bytes = write(&full_pod(), &POD);
-    let whole: Pod = from_slice(&bytes, &POD).unwrap();
+    let bytes = write(&full_pod(), message::<Pod>());
+    let whole: Pod = from_slice(&bytes, message::<Pod>()).unwrap();
     for end in 0..bytes.len() {
         // A prefix may happen to be a valid message, but never an equal one.
-        match from_slice::<Pod>(&bytes[..end], &POD) {
+        match from_slice::<Pod>(&bytes[..end], message::<Pod>()) {
             Ok(pod) => assert_ne!(pod, whole),
             Err(Error(message)) => assert!(!message.contains("web"), "{message}"),
         }
@@ -284,7 +286,7 @@ fn truncated_and_malformed_messages_are_errors_that_quote_nothing() {
     for garbage in
         [&[0xff; 12][..], &[0x0b], &[0x08], &[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f], b"{\"metadata\":{}}"]
     {
-        assert!(from_slice::<Pod>(garbage, &POD).is_err(), "{garbage:?}");
+        assert!(from_slice::<Pod>(garbage, message::<Pod>()).is_err(), "{garbage:?}");
     }
     let text_for_number = |number: u32| {
         let mut bytes = Vec::new();
@@ -298,7 +300,7 @@ fn truncated_and_malformed_messages_are_errors_that_quote_nothing() {
 
 #[test]
 fn watch_events_and_envelopes_are_decoded() {
-    let pod = write(&bare_pod(), &POD);
+    let pod = write(&bare_pod(), message::<Pod>());
     let (mut type_meta, mut unknown) = (Vec::new(), Vec::new());
     record(&mut type_meta, 1, b"v1");
     record(&mut type_meta, 2, b"Pod");
@@ -318,7 +320,7 @@ fn watch_events_and_envelopes_are_decoded() {
 
 /// Both formats of an object decode to the same value.
 fn same_in_both_formats<T: Kind + PartialEq + std::fmt::Debug>(json: Value) -> T {
-    let message = T::MESSAGE.expect("a protobuf message");
+    let message = message::<T>();
     let decoded: T = from_slice(&write(&json, message), message).unwrap();
     assert_eq!(decoded, serde_json::from_value::<T>(json).unwrap());
     decoded
@@ -390,4 +392,29 @@ fn drivers_and_the_labels_of_volumes_decode_from_both_formats() {
         "{:?}",
         pod.spec.volumes
     );
+}
+
+/// A schema is derived when the first object is decoded, so a wrong field name would show late.
+#[test]
+fn every_schema_can_be_derived() {
+    let counts = [
+        message::<CsiDriver>(),
+        message::<DeviceClass>(),
+        message::<DeviceTaintRule>(),
+        message::<Lease>(),
+        message::<PersistentVolume>(),
+        message::<PersistentVolumeClaim>(),
+        message::<Pod>(),
+        message::<PodGroup>(),
+        message::<ResourceClaim>(),
+        message::<ResourceSlice>(),
+        message::<SelinuxPod>(),
+        message::<StorageClass>(),
+        message::<VolumeAttachment>(),
+        message::<VolumeAttributesClass>(),
+        &super::PARTIAL,
+        &super::STATUS,
+    ]
+    .map(|message| message.0.len());
+    assert_eq!(counts, [2, 2, 3, 2, 3, 3, 3, 3, 3, 2, 3, 5, 3, 2, 1, 5]);
 }

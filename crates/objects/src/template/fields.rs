@@ -171,6 +171,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::{self, Presence};
 
     #[test]
     fn the_table_has_every_struct_and_field_of_a_pod_template() {
@@ -192,5 +193,70 @@ mod tests {
         );
         let volume = fields.structs().iter().find(|part| part.go_type == "v1.Volume").unwrap();
         assert!(volume.fields[1].json.is_none());
+    }
+
+    /// Whether a type of this table is the same in the table of all types.
+    fn is_same(shape: &Shape, other: &types::Shape) -> bool {
+        use types::Shape as Type;
+        match (shape, other) {
+            (Shape::Text, Type::Text)
+            | (Shape::Bool, Type::Flag)
+            | (Shape::Int, Type::Int32 | Type::Int64)
+            | (Shape::Quantity, Type::Quantity)
+            | (Shape::Time, Type::Time)
+            | (Shape::IntOrString, Type::IntOrString)
+            | (Shape::FieldsV1, Type::Any) => true,
+            (Shape::Struct(index), other) => {
+                let part = pod_template_fields().part(*index);
+                other.as_struct().is_some_and(|of| of.go_type() == part.go_type)
+            }
+            (Shape::Pointer(one), Type::Pointer(other))
+            | (Shape::List(one), Type::List(other))
+            | (Shape::Map(one), Type::Map(other)) => is_same(one, other),
+            _ => false,
+        }
+    }
+
+    /// Compares a struct, which the other table may have flattened into the one that inlines it.
+    fn compare(part: &Struct, of: &types::Struct, outer: &[u32], names: &mut Vec<&'static str>) {
+        for field in &part.fields {
+            let numbers = [outer, &[field.number]].concat();
+            match (field.json, &field.shape) {
+                (None, Shape::Struct(index)) => {
+                    compare(pod_template_fields().part(*index), of, &numbers, names);
+                }
+                (None, other) => panic!("{} inlines {other:?}", part.go_type),
+                (Some(name), shape) => {
+                    let other = &of.fields[name];
+                    let presence = match field.omit {
+                        Omit::Never => Presence::Always,
+                        Omit::Empty => Presence::IfSet,
+                        Omit::Zero => Presence::IfNotZero,
+                    };
+                    assert_eq!((&other.numbers, other.presence), (&numbers, presence), "{}.{name}", of.name);
+                    assert!(is_same(shape, &other.shape), "{}.{name}: {:?}", of.name, other.shape);
+                    names.push(name);
+                }
+            }
+        }
+    }
+
+    /// The two tables have the same fields with the same numbers. Only this one has the names and types of Go, from which
+    /// hashes are computed.
+    #[test]
+    fn the_table_agrees_with_that_of_all_types() {
+        let mut compared = 0;
+        for part in pod_template_fields().structs() {
+            let name = part.go_type.trim_start_matches("v1.");
+            let of = ["core", "meta"].iter().find_map(|group| types::named(&format!("{group}.v1.{name}")));
+            // One that exists only within another, such as `v1.VolumeSource`, is compared with that one.
+            let Some(of) = of else { continue };
+            let mut names = Vec::new();
+            compare(part, of, &[], &mut names);
+            names.sort_unstable();
+            assert!(names.iter().eq(of.fields.keys()), "{}: {names:?}", of.name);
+            compared += names.len();
+        }
+        assert!(compared > 500, "{compared}");
     }
 }

@@ -48,20 +48,13 @@ const RESIZE: Subresource =
     Subresource { name: "resize", group_version_kind: ("", "v1", "Pod"), verbs: READ_WRITE };
 
 pub(super) static KINDS: &[Resource] = &[
-    Resource {
-        only_verbs: Some(&["create"]),
-        ..Resource::new("", "v1", "bindings", "binding", "Binding", "BindingList")
-    },
-    Resource {
-        short_names: &["cm"],
-        strategy: Strategy::ConfigMap,
-        ..Resource::new("", "v1", "configmaps", "configmap", "ConfigMap", "ConfigMapList")
-    },
+    Resource { only_verbs: Some(&["create"]), ..Resource::built_in("", "Binding") },
+    Resource { short_names: &["cm"], strategy: Strategy::ConfigMap, ..Resource::built_in("", "ConfigMap") },
     Resource {
         short_names: &["ep"],
         create_on_update: true,
         strategy: Strategy::Endpoints,
-        ..Resource::new("", "v1", "endpoints", "endpoints", "Endpoints", "EndpointsList")
+        ..Resource::built_in("", "Endpoints")
     },
     Resource {
         short_names: &["ev"],
@@ -69,16 +62,15 @@ pub(super) static KINDS: &[Resource] = &[
         names: NameRule::PathSegment,
         create_on_update: true,
         strategy: Strategy::Event,
-        ..Resource::new("", "v1", "events", "event", "Event", "EventList")
+        ..Resource::built_in("", "Event")
     },
     Resource {
         short_names: &["limits"],
         create_on_update: true,
         strategy: Strategy::LimitRange,
-        ..Resource::new("", "v1", "limitranges", "limitrange", "LimitRange", "LimitRangeList")
+        ..Resource::built_in("", "LimitRange")
     },
     Resource {
-        namespaced: false,
         short_names: &["ns"],
         status: StatusField::ResetOnCreate,
         selectable: &[field("status.phase", "/status/phase")],
@@ -87,45 +79,29 @@ pub(super) static KINDS: &[Resource] = &[
         delete_collection: false,
         subresources: &[FINALIZE],
         strategy: Strategy::Namespace,
-        ..Resource::new("", "v1", "namespaces", "namespace", "Namespace", "NamespaceList")
+        ..Resource::built_in("", "Namespace")
     },
     Resource {
-        namespaced: false,
         short_names: &["no"],
         status: StatusField::KeptOnCreate,
         selectable: &[zero("spec.unschedulable", "/spec/unschedulable", "false")],
         unimplemented: &["proxy"],
         strategy: Strategy::Node,
-        ..Resource::new("", "v1", "nodes", "node", "Node", "NodeList")
+        ..Resource::built_in("", "Node")
     },
     Resource {
         short_names: &["pvc"],
         status: StatusField::ResetOnCreate,
         returns_deleted: true,
         strategy: Strategy::PersistentVolumeClaim,
-        ..Resource::new(
-            "",
-            "v1",
-            "persistentvolumeclaims",
-            "persistentvolumeclaim",
-            "PersistentVolumeClaim",
-            "PersistentVolumeClaimList",
-        )
+        ..Resource::built_in("", "PersistentVolumeClaim")
     },
     Resource {
-        namespaced: false,
         short_names: &["pv"],
         status: StatusField::ResetOnCreate,
         returns_deleted: true,
         strategy: Strategy::PersistentVolume,
-        ..Resource::new(
-            "",
-            "v1",
-            "persistentvolumes",
-            "persistentvolume",
-            "PersistentVolume",
-            "PersistentVolumeList",
-        )
+        ..Resource::built_in("", "PersistentVolume")
     },
     Resource {
         short_names: &["po"],
@@ -137,13 +113,13 @@ pub(super) static KINDS: &[Resource] = &[
         subresources: &[BINDING, EVICTION, RESIZE],
         unimplemented: &["attach", "ephemeralcontainers", "exec", "log", "portforward", "proxy"],
         strategy: Strategy::Pod,
-        ..Resource::new("", "v1", "pods", "pod", "Pod", "PodList")
+        ..Resource::built_in("", "Pod")
     },
     Resource {
         generation: true,
         returns_deleted: true,
         strategy: Strategy::PodTemplate,
-        ..Resource::new("", "v1", "podtemplates", "podtemplate", "PodTemplate", "PodTemplateList")
+        ..Resource::built_in("", "PodTemplate")
     },
     Resource {
         short_names: &["rc"],
@@ -154,32 +130,25 @@ pub(super) static KINDS: &[Resource] = &[
         orphans_by_default: true,
         subresources: &[SCALE],
         strategy: Strategy::ReplicationController,
-        ..Resource::new(
-            "",
-            "v1",
-            "replicationcontrollers",
-            "replicationcontroller",
-            "ReplicationController",
-            "ReplicationControllerList",
-        )
+        ..Resource::built_in("", "ReplicationController")
     },
     Resource {
         short_names: &["quota"],
         status: StatusField::ResetOnCreate,
         returns_deleted: true,
         strategy: Strategy::ResourceQuota,
-        ..Resource::new("", "v1", "resourcequotas", "resourcequota", "ResourceQuota", "ResourceQuotaList")
+        ..Resource::built_in("", "ResourceQuota")
     },
     Resource {
         selectable: &[field("type", "/type")],
         strategy: Strategy::Secret,
-        ..Resource::new("", "v1", "secrets", "secret", "Secret", "SecretList")
+        ..Resource::built_in("", "Secret")
     },
     Resource {
         short_names: &["sa"],
         returns_deleted: true,
         subresources: &[TOKEN],
-        ..Resource::new("", "v1", "serviceaccounts", "serviceaccount", "ServiceAccount", "ServiceAccountList")
+        ..Resource::built_in("", "ServiceAccount")
     },
     Resource {
         short_names: &["svc"],
@@ -191,6 +160,6 @@ pub(super) static KINDS: &[Resource] = &[
         returns_deleted: true,
         unimplemented: &["proxy"],
         strategy: Strategy::Service,
-        ..Resource::new("", "v1", "services", "service", "Service", "ServiceList")
+        ..Resource::built_in("", "Service")
     },
 ];

@@ -3,26 +3,15 @@
 use super::super::resources::{Resource, StatusField};
 
 pub(super) const KINDS: &[Resource] = &[
+    Resource { generation: true, ..Resource::built_in("scheduling.k8s.io", "Workload") },
     Resource {
+        status: StatusField::ResetOnCreate,
         generation: true,
-        ..Resource::new("scheduling.k8s.io", "v1beta1", "workloads", "workload", "Workload", "WorkloadList")
+        ..Resource::built_in("scheduling.k8s.io", "PodGroup")
     },
     Resource {
         status: StatusField::ResetOnCreate,
         generation: true,
-        ..Resource::new("scheduling.k8s.io", "v1beta1", "podgroups", "podgroup", "PodGroup", "PodGroupList")
-    },
-    Resource {
-        namespaced: false,
-        status: StatusField::ResetOnCreate,
-        generation: true,
-        ..Resource::new(
-            "resource.k8s.io",
-            "v1alpha3",
-            "resourcepoolstatusrequests",
-            "resourcepoolstatusrequest",
-            "ResourcePoolStatusRequest",
-            "ResourcePoolStatusRequestList",
-        )
+        ..Resource::built_in("resource.k8s.io", "ResourcePoolStatusRequest")
     },
 ];

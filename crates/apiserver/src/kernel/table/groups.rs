@@ -25,39 +25,21 @@ const APPROVAL: Subresource = Subresource {
 
 pub(super) static KINDS: &[Resource] = &[
     Resource {
-        namespaced: false,
         categories: &["api-extensions"],
         status: StatusField::ResetOnCreate,
         names: NameRule::PathSegment,
         conditional_update: true,
         strategy: Strategy::ApiService,
-        ..Resource::new(
-            "apiregistration.k8s.io",
-            "v1",
-            "apiservices",
-            "apiservice",
-            "APIService",
-            "APIServiceList",
-        )
+        ..Resource::built_in("apiregistration.k8s.io", "APIService")
     },
-    Resource {
-        strategy: Strategy::ControllerRevision,
-        ..Resource::new(
-            "apps",
-            "v1",
-            "controllerrevisions",
-            "controllerrevision",
-            "ControllerRevision",
-            "ControllerRevisionList",
-        )
-    },
+    Resource { strategy: Strategy::ControllerRevision, ..Resource::built_in("apps", "ControllerRevision") },
     Resource {
         short_names: &["ds"],
         categories: &["all"],
         status: StatusField::ResetOnCreate,
         generation: true,
         strategy: Strategy::DaemonSet,
-        ..Resource::new("apps", "v1", "daemonsets", "daemonset", "DaemonSet", "DaemonSetList")
+        ..Resource::built_in("apps", "DaemonSet")
     },
     Resource {
         short_names: &["deploy"],
@@ -66,7 +48,7 @@ pub(super) static KINDS: &[Resource] = &[
         generation: true,
         subresources: &[SCALE],
         strategy: Strategy::Deployment,
-        ..Resource::new("apps", "v1", "deployments", "deployment", "Deployment", "DeploymentList")
+        ..Resource::built_in("apps", "Deployment")
     },
     Resource {
         short_names: &["rs"],
@@ -75,7 +57,7 @@ pub(super) static KINDS: &[Resource] = &[
         generation: true,
         subresources: &[SCALE],
         strategy: Strategy::ReplicaSet,
-        ..Resource::new("apps", "v1", "replicasets", "replicaset", "ReplicaSet", "ReplicaSetList")
+        ..Resource::built_in("apps", "ReplicaSet")
     },
     Resource {
         short_names: &["sts"],
@@ -85,7 +67,7 @@ pub(super) static KINDS: &[Resource] = &[
         subresources: &[SCALE],
         names: NameRule::Label,
         strategy: Strategy::StatefulSet,
-        ..Resource::new("apps", "v1", "statefulsets", "statefulset", "StatefulSet", "StatefulSetList")
+        ..Resource::built_in("apps", "StatefulSet")
     },
     Resource {
         short_names: &["ev"],
@@ -94,78 +76,28 @@ pub(super) static KINDS: &[Resource] = &[
         create_on_update: true,
         stored_as: Some(("", "events")),
         strategy: Strategy::Event,
-        ..Resource::new("events.k8s.io", "v1", "events", "event", "Event", "EventList")
-    },
-    Resource {
-        namespaced: false,
-        only_verbs: Some(&["create"]),
-        ..Resource::new(
-            "authentication.k8s.io",
-            "v1",
-            "selfsubjectreviews",
-            "selfsubjectreview",
-            "SelfSubjectReview",
-            "SelfSubjectReviewList",
-        )
-    },
-    Resource {
-        namespaced: false,
-        only_verbs: Some(&["create"]),
-        ..Resource::new(
-            "authentication.k8s.io",
-            "v1",
-            "tokenreviews",
-            "tokenreview",
-            "TokenReview",
-            "TokenReviewList",
-        )
+        ..Resource::built_in("events.k8s.io", "Event")
     },
     Resource {
         only_verbs: Some(&["create"]),
-        ..Resource::new(
-            "authorization.k8s.io",
-            "v1",
-            "localsubjectaccessreviews",
-            "localsubjectaccessreview",
-            "LocalSubjectAccessReview",
-            "LocalSubjectAccessReviewList",
-        )
+        ..Resource::built_in("authentication.k8s.io", "SelfSubjectReview")
+    },
+    Resource { only_verbs: Some(&["create"]), ..Resource::built_in("authentication.k8s.io", "TokenReview") },
+    Resource {
+        only_verbs: Some(&["create"]),
+        ..Resource::built_in("authorization.k8s.io", "LocalSubjectAccessReview")
     },
     Resource {
-        namespaced: false,
         only_verbs: Some(&["create"]),
-        ..Resource::new(
-            "authorization.k8s.io",
-            "v1",
-            "selfsubjectaccessreviews",
-            "selfsubjectaccessreview",
-            "SelfSubjectAccessReview",
-            "SelfSubjectAccessReviewList",
-        )
+        ..Resource::built_in("authorization.k8s.io", "SelfSubjectAccessReview")
     },
     Resource {
-        namespaced: false,
         only_verbs: Some(&["create"]),
-        ..Resource::new(
-            "authorization.k8s.io",
-            "v1",
-            "selfsubjectrulesreviews",
-            "selfsubjectrulesreview",
-            "SelfSubjectRulesReview",
-            "SelfSubjectRulesReviewList",
-        )
+        ..Resource::built_in("authorization.k8s.io", "SelfSubjectRulesReview")
     },
     Resource {
-        namespaced: false,
         only_verbs: Some(&["create"]),
-        ..Resource::new(
-            "authorization.k8s.io",
-            "v1",
-            "subjectaccessreviews",
-            "subjectaccessreview",
-            "SubjectAccessReview",
-            "SubjectAccessReviewList",
-        )
+        ..Resource::built_in("authorization.k8s.io", "SubjectAccessReview")
     },
     Resource {
         short_names: &["hpa"],
@@ -173,14 +105,7 @@ pub(super) static KINDS: &[Resource] = &[
         status: StatusField::ResetOnCreate,
         generation: true,
         strategy: Strategy::HorizontalPodAutoscaler,
-        ..Resource::new(
-            "autoscaling",
-            "v2",
-            "horizontalpodautoscalers",
-            "horizontalpodautoscaler",
-            "HorizontalPodAutoscaler",
-            "HorizontalPodAutoscalerList",
-        )
+        ..Resource::built_in("autoscaling", "HorizontalPodAutoscaler")
     },
     Resource {
         short_names: &["hpa"],
@@ -189,14 +114,7 @@ pub(super) static KINDS: &[Resource] = &[
         generation: true,
         stored_as: Some(("autoscaling", "horizontalpodautoscalers")),
         strategy: Strategy::HorizontalPodAutoscaler,
-        ..Resource::new(
-            "autoscaling",
-            "v1",
-            "horizontalpodautoscalers",
-            "horizontalpodautoscaler",
-            "HorizontalPodAutoscaler",
-            "HorizontalPodAutoscalerList",
-        )
+        ..Resource::built_in_version("autoscaling", "v1", "HorizontalPodAutoscaler")
     },
     Resource {
         short_names: &["cj"],
@@ -204,7 +122,7 @@ pub(super) static KINDS: &[Resource] = &[
         status: StatusField::ResetOnCreate,
         generation: true,
         strategy: Strategy::CronJob,
-        ..Resource::new("batch", "v1", "cronjobs", "cronjob", "CronJob", "CronJobList")
+        ..Resource::built_in("batch", "CronJob")
     },
     Resource {
         categories: &["all"],
@@ -213,38 +131,22 @@ pub(super) static KINDS: &[Resource] = &[
         selectable: &[zero("status.successful", "/status/succeeded", "0")],
         orphans_by_default: true,
         strategy: Strategy::Job,
-        ..Resource::new("batch", "v1", "jobs", "job", "Job", "JobList")
+        ..Resource::built_in("batch", "Job")
     },
     Resource {
-        namespaced: false,
         short_names: &["csr"],
         status: StatusField::ResetOnCreate,
         selectable: &[field("spec.signerName", "/spec/signerName")],
         subresources: &[APPROVAL],
         strategy: Strategy::CertificateSigningRequest,
         names: NameRule::PathSegment,
-        ..Resource::new(
-            "certificates.k8s.io",
-            "v1",
-            "certificatesigningrequests",
-            "certificatesigningrequest",
-            "CertificateSigningRequest",
-            "CertificateSigningRequestList",
-        )
+        ..Resource::built_in("certificates.k8s.io", "CertificateSigningRequest")
     },
     Resource {
-        namespaced: false,
         selectable: &[field("spec.signerName", "/spec/signerName")],
         names: NameRule::PathSegment,
         conditional_update: true,
-        ..Resource::new(
-            "certificates.k8s.io",
-            "v1",
-            "clustertrustbundles",
-            "clustertrustbundle",
-            "ClusterTrustBundle",
-            "ClusterTrustBundleList",
-        )
+        ..Resource::built_in("certificates.k8s.io", "ClusterTrustBundle")
     },
     Resource {
         status: StatusField::ResetOnCreate,
@@ -254,65 +156,28 @@ pub(super) static KINDS: &[Resource] = &[
             field("spec.nodeName", "/spec/nodeName"),
         ],
         conditional_update: true,
-        ..Resource::new(
-            "certificates.k8s.io",
-            "v1",
-            "podcertificaterequests",
-            "podcertificaterequest",
-            "PodCertificateRequest",
-            "PodCertificateRequestList",
-        )
+        ..Resource::built_in("certificates.k8s.io", "PodCertificateRequest")
     },
-    Resource {
-        namespaced: false,
-        generation: true,
-        ..Resource::new(
-            "networking.k8s.io",
-            "v1",
-            "ingressclasses",
-            "ingressclass",
-            "IngressClass",
-            "IngressClassList",
-        )
-    },
+    Resource { generation: true, ..Resource::built_in("networking.k8s.io", "IngressClass") },
     Resource {
         short_names: &["ing"],
         status: StatusField::ResetOnCreate,
         generation: true,
         strategy: Strategy::Ingress,
-        ..Resource::new("networking.k8s.io", "v1", "ingresses", "ingress", "Ingress", "IngressList")
+        ..Resource::built_in("networking.k8s.io", "Ingress")
     },
     Resource {
-        namespaced: false,
         short_names: &["ip"],
         names: NameRule::PathSegment,
-        ..Resource::new("networking.k8s.io", "v1", "ipaddresses", "ipaddress", "IPAddress", "IPAddressList")
+        ..Resource::built_in("networking.k8s.io", "IPAddress")
     },
     Resource {
         short_names: &["netpol"],
         generation: true,
         strategy: Strategy::NetworkPolicy,
-        ..Resource::new(
-            "networking.k8s.io",
-            "v1",
-            "networkpolicies",
-            "networkpolicy",
-            "NetworkPolicy",
-            "NetworkPolicyList",
-        )
+        ..Resource::built_in("networking.k8s.io", "NetworkPolicy")
     },
-    Resource {
-        namespaced: false,
-        status: StatusField::ResetOnCreate,
-        ..Resource::new(
-            "networking.k8s.io",
-            "v1",
-            "servicecidrs",
-            "servicecidr",
-            "ServiceCIDR",
-            "ServiceCIDRList",
-        )
-    },
+    Resource { status: StatusField::ResetOnCreate, ..Resource::built_in("networking.k8s.io", "ServiceCIDR") },
     Resource {
         short_names: &["pdb"],
         status: StatusField::ResetOnCreate,
@@ -320,413 +185,192 @@ pub(super) static KINDS: &[Resource] = &[
         conditional_update: true,
         strategy: Strategy::PodDisruptionBudget,
         names: NameRule::PathSegment,
-        ..Resource::new(
-            "policy",
-            "v1",
-            "poddisruptionbudgets",
-            "poddisruptionbudget",
-            "PodDisruptionBudget",
-            "PodDisruptionBudgetList",
-        )
+        ..Resource::built_in("policy", "PodDisruptionBudget")
     },
     Resource {
-        namespaced: false,
         names: NameRule::PathSegment,
         create_on_update: true,
         strategy: Strategy::ClusterRoleBinding,
-        ..Resource::new(
-            "rbac.authorization.k8s.io",
-            "v1",
-            "clusterrolebindings",
-            "clusterrolebinding",
-            "ClusterRoleBinding",
-            "ClusterRoleBindingList",
-        )
+        ..Resource::built_in("rbac.authorization.k8s.io", "ClusterRoleBinding")
     },
     Resource {
-        namespaced: false,
         names: NameRule::PathSegment,
         create_on_update: true,
         strategy: Strategy::ClusterRole,
-        ..Resource::new(
-            "rbac.authorization.k8s.io",
-            "v1",
-            "clusterroles",
-            "clusterrole",
-            "ClusterRole",
-            "ClusterRoleList",
-        )
+        ..Resource::built_in("rbac.authorization.k8s.io", "ClusterRole")
     },
     Resource {
         names: NameRule::PathSegment,
         create_on_update: true,
         strategy: Strategy::ClusterRoleBinding,
-        ..Resource::new(
-            "rbac.authorization.k8s.io",
-            "v1",
-            "rolebindings",
-            "rolebinding",
-            "RoleBinding",
-            "RoleBindingList",
-        )
+        ..Resource::built_in("rbac.authorization.k8s.io", "RoleBinding")
     },
     Resource {
         names: NameRule::PathSegment,
         create_on_update: true,
         strategy: Strategy::Role,
-        ..Resource::new("rbac.authorization.k8s.io", "v1", "roles", "role", "Role", "RoleList")
+        ..Resource::built_in("rbac.authorization.k8s.io", "Role")
     },
     Resource {
-        namespaced: false,
         conditional_update: true,
         returns_deleted: true,
         strategy: Strategy::CsiDriver,
-        ..Resource::new("storage.k8s.io", "v1", "csidrivers", "csidriver", "CSIDriver", "CSIDriverList")
+        ..Resource::built_in("storage.k8s.io", "CSIDriver")
     },
     Resource {
-        namespaced: false,
         status: StatusField::ResetOnCreate,
         conditional_update: true,
         returns_deleted: true,
-        ..Resource::new("storage.k8s.io", "v1", "csinodes", "csinode", "CSINode", "CSINodeList")
+        ..Resource::built_in("storage.k8s.io", "CSINode")
     },
+    Resource { conditional_update: true, ..Resource::built_in("storage.k8s.io", "CSIStorageCapacity") },
     Resource {
-        conditional_update: true,
-        ..Resource::new(
-            "storage.k8s.io",
-            "v1",
-            "csistoragecapacities",
-            "csistoragecapacity",
-            "CSIStorageCapacity",
-            "CSIStorageCapacityList",
-        )
-    },
-    Resource {
-        namespaced: false,
         short_names: &["sc"],
         returns_deleted: true,
         strategy: Strategy::StorageClass,
-        ..Resource::new(
-            "storage.k8s.io",
-            "v1",
-            "storageclasses",
-            "storageclass",
-            "StorageClass",
-            "StorageClassList",
-        )
+        ..Resource::built_in("storage.k8s.io", "StorageClass")
     },
     Resource {
-        namespaced: false,
         status: StatusField::ResetOnCreate,
         conditional_update: true,
         returns_deleted: true,
         strategy: Strategy::VolumeAttachment,
-        ..Resource::new(
-            "storage.k8s.io",
-            "v1",
-            "volumeattachments",
-            "volumeattachment",
-            "VolumeAttachment",
-            "VolumeAttachmentList",
-        )
+        ..Resource::built_in("storage.k8s.io", "VolumeAttachment")
     },
     Resource {
-        namespaced: false,
         short_names: &["vac"],
         returns_deleted: true,
         strategy: Strategy::VolumeAttributesClass,
-        ..Resource::new(
-            "storage.k8s.io",
-            "v1",
-            "volumeattributesclasses",
-            "volumeattributesclass",
-            "VolumeAttributesClass",
-            "VolumeAttributesClassList",
-        )
+        ..Resource::built_in("storage.k8s.io", "VolumeAttributesClass")
     },
     Resource {
-        namespaced: false,
         categories: &["api-extensions"],
         generation: true,
         conditional_update: true,
         strategy: Strategy::AdmissionPolicy,
-        ..Resource::new(
-            "admissionregistration.k8s.io",
-            "v1",
-            "mutatingadmissionpolicies",
-            "mutatingadmissionpolicy",
-            "MutatingAdmissionPolicy",
-            "MutatingAdmissionPolicyList",
-        )
+        ..Resource::built_in("admissionregistration.k8s.io", "MutatingAdmissionPolicy")
     },
     Resource {
-        namespaced: false,
         categories: &["api-extensions"],
         generation: true,
         conditional_update: true,
-        ..Resource::new(
-            "admissionregistration.k8s.io",
-            "v1",
-            "mutatingadmissionpolicybindings",
-            "mutatingadmissionpolicybinding",
-            "MutatingAdmissionPolicyBinding",
-            "MutatingAdmissionPolicyBindingList",
-        )
+        ..Resource::built_in("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding")
     },
     Resource {
-        namespaced: false,
         categories: &["api-extensions"],
         generation: true,
         conditional_update: true,
         strategy: Strategy::Webhooks,
-        ..Resource::new(
-            "admissionregistration.k8s.io",
-            "v1",
-            "mutatingwebhookconfigurations",
-            "mutatingwebhookconfiguration",
-            "MutatingWebhookConfiguration",
-            "MutatingWebhookConfigurationList",
-        )
+        ..Resource::built_in("admissionregistration.k8s.io", "MutatingWebhookConfiguration")
     },
     Resource {
-        namespaced: false,
         categories: &["api-extensions"],
         status: StatusField::ResetOnCreate,
         generation: true,
         conditional_update: true,
         strategy: Strategy::AdmissionPolicy,
-        ..Resource::new(
-            "admissionregistration.k8s.io",
-            "v1",
-            "validatingadmissionpolicies",
-            "validatingadmissionpolicy",
-            "ValidatingAdmissionPolicy",
-            "ValidatingAdmissionPolicyList",
-        )
+        ..Resource::built_in("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")
     },
     Resource {
-        namespaced: false,
         categories: &["api-extensions"],
         generation: true,
         conditional_update: true,
-        ..Resource::new(
-            "admissionregistration.k8s.io",
-            "v1",
-            "validatingadmissionpolicybindings",
-            "validatingadmissionpolicybinding",
-            "ValidatingAdmissionPolicyBinding",
-            "ValidatingAdmissionPolicyBindingList",
-        )
+        ..Resource::built_in("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding")
     },
     Resource {
-        namespaced: false,
         categories: &["api-extensions"],
         generation: true,
         conditional_update: true,
         strategy: Strategy::Webhooks,
-        ..Resource::new(
-            "admissionregistration.k8s.io",
-            "v1",
-            "validatingwebhookconfigurations",
-            "validatingwebhookconfiguration",
-            "ValidatingWebhookConfiguration",
-            "ValidatingWebhookConfigurationList",
-        )
+        ..Resource::built_in("admissionregistration.k8s.io", "ValidatingWebhookConfiguration")
     },
     Resource {
-        namespaced: false,
         short_names: &["crd", "crds"],
         categories: &["api-extensions"],
         status: StatusField::ResetOnCreate,
         generation: true,
         conditional_update: true,
         strategy: Strategy::CustomResourceDefinition,
-        ..Resource::new(
-            "apiextensions.k8s.io",
-            "v1",
-            "customresourcedefinitions",
-            "customresourcedefinition",
-            "CustomResourceDefinition",
-            "CustomResourceDefinitionList",
-        )
+        ..Resource::built_in("apiextensions.k8s.io", "CustomResourceDefinition")
     },
     Resource {
-        namespaced: false,
         short_names: &["pc"],
         generation: true,
         strategy: Strategy::PriorityClass,
-        ..Resource::new(
-            "scheduling.k8s.io",
-            "v1",
-            "priorityclasses",
-            "priorityclass",
-            "PriorityClass",
-            "PriorityClassList",
-        )
+        ..Resource::built_in("scheduling.k8s.io", "PriorityClass")
     },
     Resource {
         conditional_update: true,
         create_on_update: true,
         strategy: Strategy::Lease,
-        ..Resource::new("coordination.k8s.io", "v1", "leases", "lease", "Lease", "LeaseList")
+        ..Resource::built_in("coordination.k8s.io", "Lease")
     },
     Resource {
+        // Served without flags, unlike in kube-apiserver: managers of any configuration find their API.
+        gated: false,
         names: NameRule::PathSegment,
         conditional_update: true,
         create_on_update: true,
-        ..Resource::new(
-            "coordination.k8s.io",
-            "v1beta1",
-            "leasecandidates",
-            "leasecandidate",
-            "LeaseCandidate",
-            "LeaseCandidateList",
-        )
+        ..Resource::built_in("coordination.k8s.io", "LeaseCandidate")
     },
     Resource {
-        namespaced: false,
         conditional_update: true,
         create_on_update: true,
-        ..Resource::new(
-            "node.k8s.io",
-            "v1",
-            "runtimeclasses",
-            "runtimeclass",
-            "RuntimeClass",
-            "RuntimeClassList",
-        )
+        ..Resource::built_in("node.k8s.io", "RuntimeClass")
     },
     Resource {
         generation: true,
         strategy: Strategy::EndpointSlice,
-        ..Resource::new(
-            "discovery.k8s.io",
-            "v1",
-            "endpointslices",
-            "endpointslice",
-            "EndpointSlice",
-            "EndpointSliceList",
-        )
+        ..Resource::built_in("discovery.k8s.io", "EndpointSlice")
     },
     Resource {
-        namespaced: false,
         generation: true,
         returns_deleted: true,
-        ..Resource::new(
-            "resource.k8s.io",
-            "v1",
-            "deviceclasses",
-            "deviceclass",
-            "DeviceClass",
-            "DeviceClassList",
-        )
+        ..Resource::built_in("resource.k8s.io", "DeviceClass")
     },
     Resource {
-        namespaced: false,
         status: StatusField::ResetOnCreate,
         generation: true,
         strategy: Strategy::DeviceTaintRule,
-        ..Resource::new(
-            "resource.k8s.io",
-            "v1",
-            "devicetaintrules",
-            "devicetaintrule",
-            "DeviceTaintRule",
-            "DeviceTaintRuleList",
-        )
+        ..Resource::built_in("resource.k8s.io", "DeviceTaintRule")
     },
     Resource {
         status: StatusField::ResetOnCreate,
         returns_deleted: true,
         strategy: Strategy::ResourceClaim,
-        ..Resource::new(
-            "resource.k8s.io",
-            "v1",
-            "resourceclaims",
-            "resourceclaim",
-            "ResourceClaim",
-            "ResourceClaimList",
-        )
+        ..Resource::built_in("resource.k8s.io", "ResourceClaim")
     },
     Resource {
         returns_deleted: true,
         strategy: Strategy::ResourceClaimTemplate,
-        ..Resource::new(
-            "resource.k8s.io",
-            "v1",
-            "resourceclaimtemplates",
-            "resourceclaimtemplate",
-            "ResourceClaimTemplate",
-            "ResourceClaimTemplateList",
-        )
+        ..Resource::built_in("resource.k8s.io", "ResourceClaimTemplate")
     },
     Resource {
-        namespaced: false,
         generation: true,
         selectable: &[field("spec.nodeName", "/spec/nodeName"), field("spec.driver", "/spec/driver")],
         returns_deleted: true,
-        ..Resource::new(
-            "resource.k8s.io",
-            "v1",
-            "resourceslices",
-            "resourceslice",
-            "ResourceSlice",
-            "ResourceSliceList",
-        )
+        ..Resource::built_in("resource.k8s.io", "ResourceSlice")
     },
     Resource {
-        namespaced: false,
         status: StatusField::ResetOnCreate,
         generation: true,
         strategy: Strategy::FlowSchema,
-        ..Resource::new(
-            "flowcontrol.apiserver.k8s.io",
-            "v1",
-            "flowschemas",
-            "flowschema",
-            "FlowSchema",
-            "FlowSchemaList",
-        )
+        ..Resource::built_in("flowcontrol.apiserver.k8s.io", "FlowSchema")
     },
     Resource {
-        namespaced: false,
         status: StatusField::ResetOnCreate,
         generation: true,
         strategy: Strategy::PriorityLevelConfiguration,
-        ..Resource::new(
-            "flowcontrol.apiserver.k8s.io",
-            "v1",
-            "prioritylevelconfigurations",
-            "prioritylevelconfiguration",
-            "PriorityLevelConfiguration",
-            "PriorityLevelConfigurationList",
-        )
+        ..Resource::built_in("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration")
     },
     Resource {
-        namespaced: false,
         status: StatusField::ResetOnCreate,
         conditional_update: true,
-        ..Resource::new(
-            "storagemigration.k8s.io",
-            "v1",
-            "storageversionmigrations",
-            "storageversionmigration",
-            "StorageVersionMigration",
-            "StorageVersionMigrationList",
-        )
+        ..Resource::built_in("storagemigration.k8s.io", "StorageVersionMigration")
     },
     Resource {
-        namespaced: false,
         status: StatusField::ResetOnCreate,
         conditional_update: true,
-        gated: true,
-        ..Resource::new(
-            "internal.apiserver.k8s.io",
-            "v1alpha1",
-            "storageversions",
-            "storageversion",
-            "StorageVersion",
-            "StorageVersionList",
-        )
+        ..Resource::built_in("internal.apiserver.k8s.io", "StorageVersion")
     },
 ];

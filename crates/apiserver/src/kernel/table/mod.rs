@@ -1,13 +1,35 @@
-//! The table of built-in kinds with all their differences.
+//! The properties of the built-in kinds beyond those that `objects` states: what the API server does with each.
 
 mod core;
 mod gated;
 mod groups;
 pub(crate) mod metrics;
 
+use keleustes_objects::{BuiltInKind, ServedVersion};
+
 use super::resources::{NameRule, Resource, SelectableField, StatusField, Strategy, Subresource};
 
 impl Resource {
+    /// A built-in kind in its preferred version, with the usual properties.
+    const fn built_in(group: &'static str, kind: &'static str) -> Resource {
+        let built_in = BuiltInKind::named(group, kind);
+        Resource::of(built_in, built_in.preferred_version())
+    }
+
+    /// A built-in kind in another version.
+    const fn built_in_version(group: &'static str, version: &'static str, kind: &'static str) -> Resource {
+        let built_in = BuiltInKind::named(group, kind);
+        Resource::of(built_in, built_in.version(version))
+    }
+
+    const fn of(built_in: &'static BuiltInKind, version: &'static ServedVersion) -> Resource {
+        let BuiltInKind { group, plural, singular, kind, list_kind, .. } = *built_in;
+        let mut resource = Resource::new(group, version.name, plural, singular, kind, list_kind);
+        resource.namespaced = built_in.namespaced;
+        resource.gated = !version.by_default;
+        resource
+    }
+
     /// A namespaced kind with the usual properties.
     pub(crate) const fn new(
         group: &'static str,

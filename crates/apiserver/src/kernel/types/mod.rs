@@ -1,175 +1,17 @@
-//! The types of all built-in kinds, read once from a table: fields, their types and how they merge.
+//! Objects seen through the types of their kinds: decoding, merging and ownership.
 
 mod decode;
 pub(crate) mod protobuf;
-mod read;
 mod structural;
-
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
 pub(crate) use self::decode::{Form, decode};
 pub(crate) use self::structural::of_schema;
 pub(crate) use keleustes_objects::Quantity;
-
-/// The table of structs; the head of the file describes its syntax.
-static TABLE: LazyLock<Table> = LazyLock::new(|| read::table(include_str!("../../../data/types.txt")));
-
-/// All structs, by name and by index.
-#[derive(Debug)]
-struct Table {
-    structs: Vec<Struct>,
-    by_name: BTreeMap<&'static str, usize>,
-}
-
-/// A struct: an object with a known set of fields.
-#[derive(Debug)]
-pub(crate) struct Struct {
-    pub(crate) name: &'static str,
-    /// Owned as a whole in managedFields.
-    pub(crate) atomic: bool,
-    /// Accepts unknown fields, as custom resources do.
-    pub(crate) preserves_unknown_fields: bool,
-    pub(crate) fields: BTreeMap<&'static str, Field>,
-}
-
-impl Struct {
-    /// The Go name of the struct, without its package.
-    pub(crate) fn go_name(&self) -> &'static str {
-        self.name.rsplit('.').next().unwrap_or_default()
-    }
-
-    /// The Go name of the struct: `v1.PodSpec`.
-    pub(crate) fn go_type(&self) -> String {
-        self.name.split_once('.').map_or(self.name, |(_, rest)| rest).to_owned()
-    }
-}
-
-/// A field of a struct.
-#[derive(Debug)]
-pub(crate) struct Field {
-    pub(crate) shape: Shape,
-    pub(crate) presence: Presence,
-    list: List,
-    pub(crate) atomic: bool,
-    /// Owned field by field although its struct is atomic elsewhere.
-    granular: bool,
-    merge: Merge,
-    /// Strategic merge patches replace the object (patchStrategy=replace).
-    replace: bool,
-    pub(crate) default: Option<Value>,
-    /// Protobuf field numbers, outermost first; more than one if JSON flattens several levels.
-    pub(crate) numbers: Vec<u32>,
-}
-
-impl Field {
-    /// A field with only a type.
-    fn plain(shape: Shape) -> Self {
-        Self {
-            shape,
-            presence: Presence::IfSet,
-            list: List::Atomic,
-            atomic: false,
-            granular: false,
-            merge: Merge::Replace,
-            replace: false,
-            default: None,
-            numbers: Vec::new(),
-        }
-    }
-
-    /// The default of the field as a list-map key.
-    fn key_default(&self) -> Option<Value> {
-        let zero = match self.shape {
-            _ if self.presence != Presence::Always => None,
-            Shape::Text => Some(Value::from("")),
-            Shape::Int32 | Shape::Int64 => Some(Value::from(0)),
-            _ => None,
-        };
-        self.default.clone().or(zero)
-    }
-}
-
-/// When a field is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Presence {
-    /// Always, even if empty.
-    Always,
-    /// If not empty (omitempty); structs always are written.
-    IfSet,
-    /// If not the zero value (omitzero), structs included.
-    IfNotZero,
-}
-
-/// The type of a value.
-#[derive(Debug)]
-pub(crate) enum Shape {
-    Text,
-    Flag,
-    Int32,
-    Int64,
-    Float,
-    Bytes,
-    Time,
-    MicroTime,
-    Duration,
-    Quantity,
-    IntOrString,
-    /// Any JSON value.
-    Any,
-    Pointer(Box<Shape>),
-    List(Box<Shape>),
-    Map(Box<Shape>),
-    Struct(usize),
-    /// A struct that is not in the table.
-    Own(&'static Struct),
-}
-
-impl Shape {
-    /// The struct of this type, also behind a pointer.
-    pub(crate) fn as_struct(&self) -> Option<&'static Struct> {
-        match self {
-            Shape::Struct(at) => TABLE.structs.get(*at),
-            Shape::Own(own) => Some(own),
-            Shape::Pointer(inner) => inner.as_struct(),
-            _ => None,
-        }
-    }
-
-    /// Whether the type is a Go struct, which omitempty never omits.
-    fn is_struct(&self) -> bool {
-        use Shape::{Any, IntOrString, MicroTime, Own, Quantity, Struct, Time};
-        matches!(self, Struct(_) | Own(_) | Time | MicroTime | Quantity | IntOrString | Any)
-    }
-
-    fn target(&self) -> &Shape {
-        match self {
-            Shape::Pointer(inner) => inner.target(),
-            shape => shape,
-        }
-    }
-}
-
-/// The list type for server-side apply.
-#[derive(Debug)]
-enum List {
-    Atomic,
-    Set,
-    Keyed(Vec<&'static str>),
-}
-
-/// The patch strategy for strategic merge patches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Merge {
-    /// The patch's list replaces the list.
-    Replace,
-    /// A list of scalars; values are added.
-    Values,
-    /// Items are merged by this key.
-    By(&'static str),
-}
+pub(crate) use keleustes_objects::types::{
+    Field, List, Merge, Presence, Shape, Struct, custom, named, object_meta, of_kind,
+};
 
 /// The scalar type a schema expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,23 +33,6 @@ pub(crate) enum ListKind {
     Set,
     /// Item by item, identified by these fields.
     Keyed(&'static [&'static str]),
-}
-
-/// The struct of a kind; `None` if the kind is not built in.
-pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static Struct> {
-    let word = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() };
-    named(&format!("{word}.{version}.{kind}"))
-}
-
-/// The struct of that name in the table.
-pub(crate) fn named(name: &str) -> Option<&'static Struct> {
-    TABLE.structs.get(*TABLE.by_name.get(name)?)
-}
-
-/// The common struct of all custom resources.
-pub(crate) fn custom() -> &'static Struct {
-    // The table is part of the program, and a test looks this name up.
-    named("custom.v1.Resource").unwrap_or(&TABLE.structs[0])
 }
 
 /// A position in an object, seen through its type.
@@ -343,16 +168,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn type_table_has_no_dangling_references() {
-        assert!(TABLE.structs.len() > 500);
-        let pod = of_kind("", "v1", "Pod").unwrap();
-        assert_eq!(pod.name, "core.v1.Pod");
-        assert!(of_kind("rbac.authorization.k8s.io", "v1", "ClusterRole").is_some());
-        assert!(of_kind("example.com", "v1", "Widget").is_none());
-        assert!(custom().preserves_unknown_fields);
-    }
 
     #[test]
     fn nodes_know_how_their_lists_merge() {

@@ -2,13 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Field, List, Shape, Struct, TABLE};
+use super::{Field, List, Shape, Struct, object_meta};
 
 /// The type of a custom resource, leaked, so that it is `'static` like the built-in ones.
 pub(crate) fn of_schema(schema: &'static Value) -> &'static Struct {
     let mut shape = structure(schema);
-    let metadata = TABLE.by_name.get("meta.v1.ObjectMeta").map(|at| Shape::Struct(*at));
-    let own = [("apiVersion", Some(Shape::Text)), ("kind", Some(Shape::Text)), ("metadata", metadata)];
+    let own = [("apiVersion", Some(Shape::Text)), ("kind", Some(Shape::Text)), ("metadata", object_meta())];
     for (name, own) in own {
         shape.fields.extend(own.map(|own| (name, Field::plain(own))));
     }

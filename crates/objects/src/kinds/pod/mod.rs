@@ -15,10 +15,12 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
-use crate::protobuf::{self, Message};
+use crate::protobuf::Message;
 use crate::{
     Address, Addresses, ArcStr, ClaimStatus, Interned, InternedStr, Kind, Object, ObjectMeta, Resource, Time,
     WireMeta,
@@ -76,8 +78,68 @@ pub enum PodPhase {
     Other,
 }
 
+/// The fields that are read from protobuf.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    Message::of(
+        &Pod::RESOURCE,
+        "
+        spec {
+            activeDeadlineSeconds hostNetwork hostname nodeName overhead priority priorityClassName resources { limits requests }
+            restartPolicy subdomain terminationGracePeriodSeconds tolerations
+            affinity {
+                nodeAffinity { requiredDuringSchedulingIgnoredDuringExecution }
+                podAffinity,podAntiAffinity {
+                    requiredDuringSchedulingIgnoredDuringExecution { namespaces namespaceSelector { } }
+                    preferredDuringSchedulingIgnoredDuringExecution { podAffinityTerm { namespaces namespaceSelector { } } }
+                }
+            }
+            containers,initContainers,ephemeralContainers {
+                name restartPolicy
+                env { valueFrom { secretKeyRef { name } } }
+                envFrom { secretRef { name } }
+                ports { name containerPort protocol }
+                resources { limits requests }
+            }
+            imagePullSecrets { name }
+            resourceClaims { name resourceClaimName resourceClaimTemplateName }
+            schedulingGroup { podGroupName }
+            volumes {
+                name
+                awsElasticBlockStore { volumeID fsType partition readOnly }
+                azureDisk { diskURI cachingMode fsType readOnly kind }
+                azureFile { secretName shareName readOnly }
+                cinder { volumeID fsType readOnly secretRef { name } }
+                csi { driver nodePublishSecretRef { name } }
+                ephemeral { }
+                fc { targetWWNs lun wwids }
+                flexVolume { driver secretRef { name } }
+                gcePersistentDisk { pdName fsType partition readOnly }
+                iscsi { targetPortal iqn lun secretRef { name } }
+                persistentVolumeClaim { claimName }
+                portworxVolume { volumeID fsType readOnly }
+                projected { sources { secret { name } } }
+                rbd,cephfs,scaleIO,storageos { secretRef { name } }
+                secret { secretName }
+                vsphereVolume { volumePath fsType storagePolicyName }
+            }
+        }
+        status {
+            phase podIP qosClass reason startTime
+            conditions { type status lastProbeTime lastTransitionTime reason message observedGeneration }
+            containerStatuses,initContainerStatuses,ephemeralContainerStatuses {
+                name restartCount allocatedResources resources { limits requests }
+                state { waiting { } terminated { exitCode finishedAt } }
+            }
+            extendedResourceClaimStatus { resourceClaimName }
+            podIPs { ip }
+            resourceClaimStatuses { name resourceClaimName }
+        }
+        ",
+    )
+});
+
 impl Object for Pod {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::POD);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -85,7 +147,7 @@ impl Object for Pod {
 }
 
 impl Kind for Pod {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+    const RESOURCE: Resource = Resource::built_in("", "Pod");
 }
 
 impl Pod {

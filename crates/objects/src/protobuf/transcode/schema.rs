@@ -1,156 +1,196 @@
-//! The fields of the transcoded kinds, as of v1.37.
-//!
-//! Field numbers are part of the API: they never change. A scenario reads objects in both encodings from a real server
-//! and compares them. The schema of a pod template is not here: it is derived from the table of its Go types.
+//! The schemas of transcoded kinds, derived from the table of types.
 
-use super::Field::{
-    Bool, BoolSet, Int, IntOrString, IntSet, Map, Part, Parts, PodTemplate, Quantities, Skipped, Text, TextSet, Texts, Time,
-};
-use super::FullMessage;
+use std::sync::LazyLock;
 
-static OWNER_REFERENCE: FullMessage = FullMessage(&[
-    (1, "kind", TextSet), (3, "name", TextSet), (4, "uid", Text), (5, "apiVersion", TextSet),
-    (6, "controller", BoolSet), (7, "blockOwnerDeletion", BoolSet),
-]);
+use super::super::numbers::{by_number, select};
+use super::super::selection::Selection;
+use super::{Field, FullMessage};
+use crate::Resource;
+use crate::types::{self, Presence, Shape, Source, Struct};
 
-/// The server restores the skipped fields on a PUT.
-static OBJECT_META: FullMessage = FullMessage(&[
-    (1, "name", Text), (2, "generateName", Text), (3, "namespace", Text), (4, "selfLink", Skipped), (5, "uid", Text),
-    (6, "resourceVersion", Text), (7, "generation", Int), (8, "creationTimestamp", Time),
-    (9, "deletionTimestamp", Time), (10, "deletionGracePeriodSeconds", IntSet), (11, "labels", Map),
-    (12, "annotations", Map), (13, "ownerReferences", Parts(&OWNER_REFERENCE)), (14, "finalizers", Texts),
-    (17, "managedFields", Skipped),
-]);
+/// The struct whose message several kinds share.
+const POD_TEMPLATE_SPEC: &str = "core.v1.PodTemplateSpec";
 
-static LABEL_SELECTOR_REQUIREMENT: FullMessage = FullMessage(&[
-    (1, "key", TextSet), (2, "operator", TextSet), (3, "values", Texts),
-]);
+/// The message of a pod template.
+pub(super) static POD_TEMPLATE: LazyLock<FullMessage> = LazyLock::new(|| {
+    let mut derivation = Derivation::default();
+    let template = derivation.source.named(POD_TEMPLATE_SPEC);
+    derivation.message(&template, &NOTHING)
+});
 
-static LABEL_SELECTOR: FullMessage = FullMessage(&[
-    (1, "matchLabels", Map), (2, "matchExpressions", Parts(&LABEL_SELECTOR_REQUIREMENT)),
-]);
+/// Nothing is skipped.
+const NOTHING: Selection = Selection::Fields(Vec::new());
 
-static REPLICA_SET_SPEC: FullMessage = FullMessage(&[
-    (1, "replicas", IntSet), (2, "selector", Part(&LABEL_SELECTOR)), (3, "template", PodTemplate),
-    (4, "minReadySeconds", Int),
-]);
+/// What is skipped of all metadata. The server restores these fields on a PUT.
+const METADATA: &str = "selfLink managedFields";
 
-static REPLICA_SET_CONDITION: FullMessage = FullMessage(&[
-    (1, "type", TextSet), (2, "status", TextSet), (3, "lastTransitionTime", Time), (4, "reason", Text),
-    (5, "message", Text),
-]);
+impl FullMessage {
+    /// The message of a built-in kind without the fields that are neither cached nor written back:
+    /// `status { images nodeInfo }`. Of the metadata, `selfLink` and `managedFields` are skipped.
+    ///
+    /// The message lives as long as the process: a `LazyLock` derives it once.
+    ///
+    /// # Panics
+    /// If the kind has no such field, or one of a type that is not transcoded.
+    #[must_use]
+    pub fn of(resource: &Resource, skipped: &'static str) -> Self {
+        let skipped = Selection::parse(skipped).with("metadata", Selection::parse(METADATA));
+        let mut derivation = Derivation::default();
+        let name = types::struct_name(&resource.group, &resource.version, &resource.kind);
+        let kind = derivation.source.named(&name);
+        derivation.message(&kind, &skipped)
+    }
+}
 
-static REPLICA_SET_STATUS: FullMessage = FullMessage(&[
-    (1, "replicas", IntSet), (2, "fullyLabeledReplicas", Int), (3, "observedGeneration", Int),
-    (4, "readyReplicas", Int), (5, "availableReplicas", Int), (6, "conditions", Parts(&REPLICA_SET_CONDITION)),
-    (7, "terminatingReplicas", IntSet),
-]);
+struct Derivation {
+    source: Source,
+    /// The complete messages derived so far, by the index of their struct.
+    complete: Vec<(usize, &'static FullMessage)>,
+}
 
-pub(crate) static REPLICA_SET: FullMessage = FullMessage(&[
-    (1, "metadata", Part(&OBJECT_META)), (2, "spec", Part(&REPLICA_SET_SPEC)),
-    (3, "status", Part(&REPLICA_SET_STATUS)),
-]);
+impl Default for Derivation {
+    fn default() -> Self {
+        Self { source: Source::new(), complete: Vec::new() }
+    }
+}
 
-static ROLLING_UPDATE_DEPLOYMENT: FullMessage = FullMessage(&[(1, "maxUnavailable", IntOrString), (2, "maxSurge", IntOrString)]);
+impl Derivation {
+    fn message(&mut self, of: &Struct, skipped: &Selection) -> FullMessage {
+        assert_eq!(select(of, skipped).count(), skipped.names().count());
+        let fields = select(of, &Selection::All).map(|(name, field, _)| {
+            let field_in_full = match skipped.of(name) {
+                Some(Selection::All) => Some(Field::Skipped),
+                Some(part) => self.field(&field.shape, field.presence, part),
+                None => self.field(&field.shape, field.presence, &NOTHING),
+            };
+            let found = field_in_full.unwrap_or_else(|| panic!("{}.{name} is not transcoded", of.name));
+            (field.numbers.as_slice(), name, found)
+        });
+        let fields = fields.collect();
+        FullMessage(by_number(fields, &|inlined| Field::Inline(leak(FullMessage(inlined.leak())))))
+    }
 
-static DEPLOYMENT_STRATEGY: FullMessage = FullMessage(&[
-    (1, "type", Text), (2, "rollingUpdate", Part(&ROLLING_UPDATE_DEPLOYMENT)),
-]);
+    fn part(&mut self, at: usize, skipped: &Selection) -> Field {
+        let is_complete = skipped.names().next().is_none();
+        if let Some((_, known)) = self.complete.iter().find(|(known, _)| is_complete && *known == at) {
+            return Field::Part(known);
+        }
+        let part = self.source.parse(at);
+        if is_complete && part.name == POD_TEMPLATE_SPEC {
+            return Field::PodTemplate;
+        }
+        let message = leak(self.message(&part, skipped));
+        if is_complete {
+            self.complete.push((at, message));
+        }
+        Field::Part(message)
+    }
 
-static DEPLOYMENT_SPEC: FullMessage = FullMessage(&[
-    (1, "replicas", IntSet), (2, "selector", Part(&LABEL_SELECTOR)), (3, "template", PodTemplate),
-    (4, "strategy", Part(&DEPLOYMENT_STRATEGY)), (5, "minReadySeconds", Int), (6, "revisionHistoryLimit", IntSet),
-    (7, "paused", Bool), (9, "progressDeadlineSeconds", IntSet),
-]);
+    fn field(&mut self, shape: &Shape, presence: Presence, skipped: &Selection) -> Option<Field> {
+        let is_omitted = presence != Presence::Always;
+        Some(match shape {
+            Shape::Text if is_omitted => Field::Text,
+            Shape::Text => Field::TextSet,
+            Shape::Int32 | Shape::Int64 if is_omitted => Field::Int,
+            Shape::Int32 | Shape::Int64 => Field::IntSet,
+            Shape::Flag if is_omitted => Field::Bool,
+            Shape::Flag => Field::BoolSet,
+            Shape::Bytes if is_omitted => Field::Bytes,
+            Shape::Bytes => Field::BytesSet,
+            Shape::Time => Field::Time,
+            Shape::Quantity => Field::Quantity,
+            Shape::IntOrString => Field::IntOrString,
+            Shape::Any => Field::RawJson,
+            Shape::Struct(at) => self.part(*at, skipped),
+            // A pointer is encoded only if it is set, and then it is never omitted.
+            Shape::Pointer(to) => self.field(to, Presence::Always, skipped)?,
+            Shape::List(items) => match self.field(items, Presence::Always, skipped)? {
+                Field::Part(items) => Field::Parts(items),
+                Field::IntSet => Field::Ints,
+                Field::TextSet => Field::Texts,
+                _ => return None,
+            },
+            Shape::Map(values) => match &**values {
+                Shape::Text => Field::Map,
+                Shape::Quantity => Field::Quantities,
+                Shape::Time => Field::Times,
+                Shape::List(items) if matches!(**items, Shape::Text) => Field::TextLists,
+                _ => return None,
+            },
+            _ => return None,
+        })
+    }
+}
 
-static DEPLOYMENT_CONDITION: FullMessage = FullMessage(&[
-    (1, "type", TextSet), (2, "status", TextSet), (4, "reason", Text), (5, "message", Text),
-    (6, "lastUpdateTime", Time), (7, "lastTransitionTime", Time),
-]);
+fn leak(message: FullMessage) -> &'static FullMessage {
+    Box::leak(Box::new(message))
+}
 
-static DEPLOYMENT_STATUS: FullMessage = FullMessage(&[
-    (1, "observedGeneration", Int), (2, "replicas", Int), (3, "updatedReplicas", Int), (4, "availableReplicas", Int),
-    (5, "unavailableReplicas", Int), (6, "conditions", Parts(&DEPLOYMENT_CONDITION)), (7, "readyReplicas", Int),
-    (8, "collisionCount", IntSet), (9, "terminatingReplicas", IntSet),
-]);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, Node};
 
-pub(crate) static DEPLOYMENT: FullMessage = FullMessage(&[
-    (1, "metadata", Part(&OBJECT_META)), (2, "spec", Part(&DEPLOYMENT_SPEC)), (3, "status", Part(&DEPLOYMENT_STATUS)),
-]);
+    #[test]
+    fn every_shape_of_the_table_has_its_encoding() {
+        let described = |message: &FullMessage, name: &str| {
+            let found = message.0.iter().find(|(_, known, _)| *known == name).unwrap();
+            let field = format!("{:?}", found.2);
+            format!("{} {}", found.0, field.split('(').next().unwrap())
+        };
+        let part = |message: &'static FullMessage, name: &str| match message
+            .0
+            .iter()
+            .find(|it| it.1 == name)
+            .unwrap()
+            .2
+        {
+            Field::Part(part) | Field::Parts(part) | Field::Inline(part) => part,
+            other => panic!("{other:?}"),
+        };
+        let (meta, spec) = (part(&POD_TEMPLATE, "metadata"), part(&POD_TEMPLATE, "spec"));
+        assert_eq!(described(meta, "name"), "1 Text");
+        assert_eq!(described(meta, "creationTimestamp"), "8 Time");
+        assert_eq!(described(meta, "deletionGracePeriodSeconds"), "10 IntSet");
+        assert_eq!(described(meta, "labels"), "11 Map");
+        assert_eq!(described(part(meta, "managedFields"), "fieldsV1"), "7 RawJson");
+        assert_eq!(described(spec, "containers"), "2 Parts");
+        assert_eq!(described(spec, "hostNetwork"), "11 Bool");
+        assert_eq!(described(spec, "hostUsers"), "37 BoolSet");
+        assert_eq!(described(spec, "overhead"), "32 Quantities");
+        assert_eq!(described(part(spec, "volumes"), ""), "2 Inline");
+        let container = part(spec, "containers");
+        assert_eq!(
+            (described(container, "name"), described(container, "image")),
+            ("1 TextSet".into(), "2 Text".into())
+        );
+        assert_eq!(described(container, "command"), "3 Texts");
+        assert_eq!(described(part(container, "ports"), "containerPort"), "3 IntSet");
+        assert_eq!(described(part(spec, "securityContext"), "supplementalGroups"), "4 Ints");
+        assert_eq!(
+            described(part(part(part(container, "livenessProbe"), ""), "tcpSocket"), "port"),
+            "1 IntOrString"
+        );
+        assert_eq!(described(part(part(spec, "volumes"), ""), "emptyDir"), "2 Part");
+    }
+    #[test]
+    fn skipped_fields_are_known_but_not_transcoded() {
+        let message = FullMessage::of(&Node::RESOURCE, "status { images nodeInfo { kernelVersion } }");
+        let field = |message: &FullMessage, name: &str| {
+            message.0.iter().find(|(_, known, _)| *known == name).map(|(number, _, field)| (*number, *field))
+        };
+        let Some((3, Field::Part(status))) = field(&message, "status") else { panic!("{message:?}") };
+        assert!(matches!(field(status, "images"), Some((8, Field::Skipped))));
+        let Some((7, Field::Part(info))) = field(status, "nodeInfo") else { panic!("{status:?}") };
+        assert!(matches!(field(info, "kernelVersion"), Some((4, Field::Skipped))));
+        assert!(matches!(field(info, "osImage"), Some((5, Field::TextSet))));
+        let Some((1, Field::Part(meta))) = field(&message, "metadata") else { panic!("{message:?}") };
+        assert!(matches!(field(meta, "managedFields"), Some((17, Field::Skipped))));
+    }
 
-static TAINT: FullMessage = FullMessage(&[(1, "key", TextSet), (2, "value", Text), (3, "effect", TextSet), (4, "timeAdded", Time)]);
-
-/// The fields of a Node that are read, and its conditions, which are written back.
-static NODE_SPEC: FullMessage = FullMessage(&[
-    (1, "podCIDR", Text), (2, "externalID", Skipped), (3, "providerID", Skipped), (4, "unschedulable", Bool),
-    (5, "taints", Parts(&TAINT)), (6, "configSource", Skipped), (7, "podCIDRs", Texts),
-    (8, "podPreemptionPolicy", Skipped),
-]);
-
-static NODE_CONDITION: FullMessage = FullMessage(&[
-    (1, "type", TextSet), (2, "status", TextSet), (3, "lastHeartbeatTime", Time), (4, "lastTransitionTime", Time),
-    (5, "reason", Text), (6, "message", Text),
-]);
-
-static ATTACHED_VOLUME: FullMessage = FullMessage(&[(1, "name", TextSet), (2, "devicePath", TextSet)]);
-
-static NODE_STATUS: FullMessage = FullMessage(&[
-    (1, "capacity", Skipped), (2, "allocatable", Quantities), (3, "phase", Skipped),
-    (4, "conditions", Parts(&NODE_CONDITION)), (5, "addresses", Skipped), (6, "daemonEndpoints", Skipped),
-    (7, "nodeInfo", Skipped), (8, "images", Skipped), (9, "volumesInUse", Texts),
-    (10, "volumesAttached", Parts(&ATTACHED_VOLUME)),
-    (11, "config", Skipped), (12, "runtimeHandlers", Skipped), (13, "features", Skipped),
-    (14, "declaredFeatures", Skipped),
-]);
-
-pub(crate) static NODE: FullMessage = FullMessage(&[
-    (1, "metadata", Part(&OBJECT_META)), (2, "spec", Part(&NODE_SPEC)), (3, "status", Part(&NODE_STATUS)),
-]);
-
-static OBJECT_REFERENCE: FullMessage = FullMessage(&[
-    (1, "kind", Text), (2, "namespace", Text), (3, "name", Text), (4, "uid", Text), (5, "apiVersion", Text),
-    (6, "resourceVersion", Text), (7, "fieldPath", Text),
-]);
-
-static ENDPOINT_CONDITIONS: FullMessage = FullMessage(&[
-    (1, "ready", BoolSet), (2, "serving", BoolSet), (3, "terminating", BoolSet),
-]);
-
-/// A zone or a node in a hint.
-static NAMED: FullMessage = FullMessage(&[(1, "name", TextSet)]);
-
-static ENDPOINT_HINTS: FullMessage = FullMessage(&[(1, "forZones", Parts(&NAMED)), (2, "forNodes", Parts(&NAMED))]);
-
-static ENDPOINT: FullMessage = FullMessage(&[
-    (1, "addresses", Texts), (2, "conditions", Part(&ENDPOINT_CONDITIONS)), (3, "hostname", TextSet),
-    (4, "targetRef", Part(&OBJECT_REFERENCE)), (5, "deprecatedTopology", Map), (6, "nodeName", TextSet),
-    (7, "zone", TextSet), (8, "hints", Part(&ENDPOINT_HINTS)),
-]);
-
-static ENDPOINT_PORT: FullMessage = FullMessage(&[
-    (1, "name", TextSet), (2, "protocol", TextSet), (3, "port", IntSet), (4, "appProtocol", TextSet),
-]);
-
-/// `discovery.k8s.io/v1` EndpointSlice.
-pub(crate) static ENDPOINT_SLICE: FullMessage = FullMessage(&[
-    (1, "metadata", Part(&OBJECT_META)), (2, "endpoints", Parts(&ENDPOINT)), (3, "ports", Parts(&ENDPOINT_PORT)),
-    (4, "addressType", TextSet),
-]);
-
-static ENDPOINT_ADDRESS: FullMessage = FullMessage(&[
-    (1, "ip", TextSet), (2, "targetRef", Part(&OBJECT_REFERENCE)), (3, "hostname", Text), (4, "nodeName", TextSet),
-]);
-
-static SUBSET_PORT: FullMessage = FullMessage(&[
-    (1, "name", Text), (2, "port", IntSet), (3, "protocol", Text), (4, "appProtocol", TextSet),
-]);
-
-static ENDPOINT_SUBSET: FullMessage = FullMessage(&[
-    (1, "addresses", Parts(&ENDPOINT_ADDRESS)), (2, "notReadyAddresses", Parts(&ENDPOINT_ADDRESS)),
-    (3, "ports", Parts(&SUBSET_PORT)),
-]);
-
-/// `v1` Endpoints.
-pub(crate) static ENDPOINTS: FullMessage = FullMessage(&[
-    (1, "metadata", Part(&OBJECT_META)), (2, "subsets", Parts(&ENDPOINT_SUBSET)),
-]);
+    #[test]
+    #[should_panic(expected = "core.v1.NodeStatus has no field image")]
+    fn unknown_fields_cannot_be_skipped() {
+        let _ = FullMessage::of(&Node::RESOURCE, "status { image }");
+    }
+}

@@ -3,7 +3,15 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{DecodeError, Encoded, EndpointSlice, Endpoints, Node, Object as _, ReplicaSet};
+use crate::{
+    CertificateSigningRequest, CronJob, DecodeError, Deployment, Encoded, EndpointSlice, Endpoints,
+    HorizontalPodAutoscaler, Job, Node, Object, PodDisruptionBudget, ReplicaSet, ReplicationController,
+    ResourceQuota,
+};
+
+fn whole<T: Object>() -> &'static FullMessage {
+    T::WHOLE.expect("a complete schema")
+}
 
 /// Encodes varints.
 fn varints<const N: usize>(numbers: [usize; N]) -> Vec<u8> {
@@ -56,7 +64,7 @@ fn replica_set() -> Vec<u8> {
 
 #[test]
 fn a_message_is_transcoded_to_the_json_of_the_server() {
-    let written = to_json(&replica_set(), &REPLICA_SET).unwrap();
+    let written = to_json(&replica_set(), whole::<ReplicaSet>()).unwrap();
     let probe = json!({"httpGet": {"path": "/", "port": "http"}});
     let container = json!({
         "name": "c", "command": ["x", "y"], "resources": {"limits": {"cpu": "100m"}}, "livenessProbe": probe,
@@ -88,7 +96,7 @@ fn an_unknown_field_requires_json() {
     let top_level = [replica_set(), text(99, "new")].concat();
     let nested = part(2, &[&part(3, &[&part(2, &[&text(99, "new")])])]);
     for message in [top_level, nested] {
-        assert_eq!(to_json(&message, &REPLICA_SET), Err(TranscodeError::UnknownField));
+        assert_eq!(to_json(&message, whole::<ReplicaSet>()), Err(TranscodeError::UnknownField));
         assert!(matches!(Encoded::Protobuf(&message).read::<ReplicaSet>(), Err(DecodeError::RequiresJson)));
     }
 }
@@ -96,9 +104,9 @@ fn an_unknown_field_requires_json() {
 #[test]
 fn a_truncated_message_is_malformed() {
     let message = replica_set();
-    let half = to_json(&message[..message.len() / 2], &REPLICA_SET);
+    let half = to_json(&message[..message.len() / 2], whole::<ReplicaSet>());
     assert!(matches!(half, Err(TranscodeError::Malformed(_))), "{half:?}");
-    assert!(matches!(to_json(&number(1, 7), &REPLICA_SET), Err(TranscodeError::Malformed(_))));
+    assert!(matches!(to_json(&number(1, 7), whole::<ReplicaSet>()), Err(TranscodeError::Malformed(_))));
 }
 
 #[test]
@@ -151,11 +159,11 @@ fn field_numbers_and_names_are_unique() {
         seen.dedup();
         assert_eq!(seen.len(), all, "{message:?}");
     }
-    names(&REPLICA_SET, &mut Vec::new());
-    names(&DEPLOYMENT, &mut Vec::new());
-    names(&NODE, &mut Vec::new());
-    names(&ENDPOINTS, &mut Vec::new());
-    names(pod_template::message(), &mut Vec::new());
+    names(whole::<ReplicaSet>(), &mut Vec::new());
+    names(whole::<Deployment>(), &mut Vec::new());
+    names(whole::<Node>(), &mut Vec::new());
+    names(whole::<Endpoints>(), &mut Vec::new());
+    names(&schema::POD_TEMPLATE, &mut Vec::new());
 }
 
 #[test]
@@ -165,13 +173,13 @@ fn fields_of_a_template_that_hold_json_are_kept() {
         part(2, &[&part(3, &[&part(1, &[&entry])])])
     };
     let written = |message: &[u8]| -> Value {
-        let json = to_json(message, &REPLICA_SET).unwrap();
+        let json = to_json(message, whole::<ReplicaSet>()).unwrap();
         serde_json::from_str::<Value>(&json).unwrap()["spec"]["template"]["metadata"]["managedFields"].take()
     };
     let kept = written(&managed(&text(1, r#"{"f:spec":{}}"#)));
     assert_eq!(kept, json!([{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}]));
     assert_eq!(written(&managed(&[])), json!([{"manager": "kubectl", "fieldsV1": null}]));
-    assert_eq!(to_json(&managed(&text(2, "new")), &REPLICA_SET), Err(TranscodeError::UnknownField));
+    assert_eq!(to_json(&managed(&text(2, "new")), whole::<ReplicaSet>()), Err(TranscodeError::UnknownField));
 }
 
 #[test]
@@ -194,7 +202,10 @@ fn a_transcoded_endpoint_slice_loses_no_field() {
         ],
         "ports": [{"name": "", "protocol": "TCP", "port": 80}],
     });
-    assert_eq!(serde_json::from_str::<Value>(&to_json(&message, &ENDPOINT_SLICE).unwrap()).unwrap(), json);
+    assert_eq!(
+        serde_json::from_str::<Value>(&to_json(&message, whole::<EndpointSlice>()).unwrap()).unwrap(),
+        json
+    );
     let read: EndpointSlice = Encoded::Protobuf(&message).read().unwrap();
     assert_eq!(read, serde_json::from_value(json).unwrap());
 }
@@ -220,7 +231,61 @@ fn transcoded_endpoints_lose_no_field() {
             "ports": [{"name": "http", "port": 80, "protocol": "TCP", "appProtocol": "h2c"}, {"port": 53, "protocol": "UDP"}],
         }],
     });
-    assert_eq!(serde_json::from_str::<Value>(&to_json(&message, &ENDPOINTS).unwrap()).unwrap(), json);
+    assert_eq!(
+        serde_json::from_str::<Value>(&to_json(&message, whole::<Endpoints>()).unwrap()).unwrap(),
+        json
+    );
     let read: Endpoints = Encoded::Protobuf(&message).read().unwrap();
     assert_eq!(read, serde_json::from_value(json).unwrap());
+}
+
+#[test]
+fn bytes_and_the_attributes_of_a_user_are_kept() {
+    let extra = |key: &str, values: &[&[u8]]| part(6, &[&text(1, key), &part(2, values)]);
+    let spec = part(
+        2,
+        &[
+            &text(1, "\0PEM"),
+            &text(2, "a"),
+            &extra("none", &[]),
+            &extra("two", &[&text(1, "x"), &text(1, "y\"")]),
+        ],
+    );
+    let request = [part(1, &[&text(1, "r")]), spec, part(3, &[&text(2, "")])].concat();
+    let json = to_json(&request, whole::<CertificateSigningRequest>()).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        json,
+        json!({"metadata": {"name": "r"}, "status": {},
+            "spec": {"request": "AFBFTQ==", "username": "a", "extra": {"none": [], "two": ["x", "y\""]}}})
+    );
+    let unknown = part(2, &[&part(6, &[&text(1, "k"), &part(2, &[&text(2, "x")])])]);
+    assert_eq!(to_json(&unknown, whole::<CertificateSigningRequest>()), Err(TranscodeError::UnknownField));
+}
+
+#[test]
+fn times_in_a_map_are_kept() {
+    let disrupted = |pod: &str, seconds| part(2, &[&text(1, pod), &part(2, &[&number(1, seconds)])]);
+    let budget = part(3, &[&disrupted("a", 61), &disrupted("b", 62)]);
+    let json = to_json(&budget, whole::<PodDisruptionBudget>()).unwrap();
+    assert_eq!(
+        json,
+        r#"{"status":{"disruptedPods":{"a":"1970-01-01T00:01:01Z","b":"1970-01-01T00:01:02Z"}}}"#
+    );
+}
+
+#[test]
+fn every_transcoded_kind_has_a_schema() {
+    fn reads<T: Object>() {
+        let named = part(1, &[&text(1, "n")]);
+        assert_eq!(to_json(&named, whole::<T>()).unwrap(), r#"{"metadata":{"name":"n"}}"#);
+        assert_eq!(Encoded::Protobuf(&named).read::<T>().unwrap().meta().key.name.as_str(), "n");
+    }
+    reads::<CertificateSigningRequest>();
+    reads::<CronJob>();
+    reads::<HorizontalPodAutoscaler>();
+    reads::<Job>();
+    reads::<PodDisruptionBudget>();
+    reads::<ReplicationController>();
+    reads::<ResourceQuota>();
 }

@@ -2,27 +2,71 @@
 
 use std::collections::BTreeMap;
 
-use super::{Field, List, Merge, Presence, Shape, Struct, Table};
+use super::{Field, List, Merge, Presence, Shape, Struct};
 
-/// Parses the whole table. An invalid line panics: the table is part of this crate, and every test parses it.
-pub(super) fn table(text: &'static str) -> Table {
-    let lines = || text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let heads = lines().filter(|line| !line.starts_with(' '));
-    let by_name: BTreeMap<&'static str, usize> =
-        heads.enumerate().map(|(at, line)| (line.split(' ').next().unwrap_or_default(), at)).collect();
-    let mut structs: Vec<Struct> = Vec::with_capacity(by_name.len());
-    for line in lines() {
-        let mut words = line.split(' ').filter(|word| !word.is_empty());
+/// The text of the table, divided into its structs, which are parsed one by one.
+pub(crate) struct Source {
+    /// The line of each struct, and those of its fields.
+    texts: Vec<&'static str>,
+    by_name: BTreeMap<&'static str, usize>,
+}
+
+impl Source {
+    /// Divides the table.
+    pub(crate) fn new() -> Self {
+        let (mut texts, mut by_name) = (Vec::new(), BTreeMap::new());
+        let mut rest = include_str!("../../data/types.txt");
+        while let Some(line) = rest.split_inclusive('\n').next() {
+            let length = if line.trim_end().is_empty() || line.starts_with('#') {
+                line.len()
+            } else {
+                let fields = rest.split_inclusive('\n').skip(1).take_while(|line| line.starts_with(' '));
+                let length = line.len() + fields.map(str::len).sum::<usize>();
+                by_name.insert(line.split([' ', '\n']).next().unwrap_or_default(), texts.len());
+                texts.push(&rest[..length]);
+                length
+            };
+            rest = &rest[length..];
+        }
+        Self { texts, by_name }
+    }
+
+    /// The number of structs.
+    pub(super) fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// The index of each struct by its name.
+    pub(super) fn into_names(self) -> BTreeMap<&'static str, usize> {
+        self.by_name
+    }
+
+    /// The struct of that name.
+    ///
+    /// # Panics
+    /// If there is none: names are part of this program, and tests derive every schema.
+    pub(crate) fn named(&self, name: &str) -> Struct {
+        let at = self.by_name.get(name).unwrap_or_else(|| panic!("types.txt: no struct {name}"));
+        self.parse(*at)
+    }
+
+    /// The struct with that index. An invalid line panics: the table is part of this crate, and a test parses all of it.
+    pub(crate) fn parse(&self, at: usize) -> Struct {
+        let mut lines = self.texts[at].lines();
+        let mut words = lines.next().unwrap_or_default().split(' ');
         let name = words.next().unwrap_or_default();
-        if !line.starts_with(' ') {
-            let words: Vec<&str> = words.collect();
-            let (atomic, open) = (words.contains(&"atomic"), words.contains(&"open"));
-            structs.push(Struct { name, atomic, preserves_unknown_fields: open, fields: BTreeMap::new() });
-        } else if let Some(last) = structs.last_mut() {
-            last.fields.insert(name, field(&by_name, line, words));
+        let words: Vec<&str> = words.collect();
+        let fields = lines.map(|line| {
+            let mut words = line.split(' ').filter(|word| !word.is_empty());
+            (words.next().unwrap_or_default(), field(&self.by_name, line, words))
+        });
+        Struct {
+            name,
+            atomic: words.contains(&"atomic"),
+            preserves_unknown_fields: words.contains(&"open"),
+            fields: fields.collect(),
         }
     }
-    Table { structs, by_name }
 }
 
 fn field(
