@@ -40,12 +40,14 @@ pub fn controller(options: BootstrapSignerOptions) -> Controller {
             Grant { group: "", resource: "events", verbs: &["create", "patch", "update"] },
         ])
         .with_loop(
-            Loop::deciding("bootstrap_signer_queue", move |view, _| decide(view, options.hmac_sha256))
-                .keyed_by::<ClusterInfo>()
-                .enqueue_on::<ClusterInfo>(cluster_info_changed)
-                .enqueue_on::<BootstrapToken>(token_changed)
-                // A refused update is not repeated; an outage of the API server is no refusal.
-                .max_retries(0),
+            Loop::deciding("bootstrap_signer_queue", move |view: &View<'_>, _: &Key| {
+                decide(view, options.hmac_sha256)
+            })
+            .keyed_by::<ClusterInfo>()
+            .enqueue_on::<ClusterInfo>(cluster_info_changed)
+            .enqueue_on::<BootstrapToken>(token_changed)
+            // A refused update is not repeated; an outage of the API server is no refusal.
+            .max_retries(0),
         )
 }
 

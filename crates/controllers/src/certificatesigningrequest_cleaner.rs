@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{CertificateSigningRequest, Key, Time};
-use keleustes_plan::{Controller, Grant, Item, Loop, Now, OnFailure, Plan, View, Write};
+use keleustes_objects::{CertificateSigningRequest, Time};
+use keleustes_plan::{Controller, Grant, Loop, Now, OnFailure, Pass, Plan, View, Write};
 
 /// Delay from the end of one pass to the start of the next.
 const POLLING_INTERVAL: Duration = Duration::from_secs(3600);
@@ -35,11 +35,11 @@ pub fn controller() -> Controller {
         .with_loop(
             Loop::deciding("certificatesigningrequest_cleaner", decide)
                 .reads::<CertificateSigningRequest>()
-                .initial_item(Key::cluster("pass")),
+                .initial_item(Pass),
         )
 }
 
-fn decide(view: &View<'_>, _: &Item) -> Plan {
+fn decide(view: &View<'_>, _: &Pass) -> Plan {
     let now = view.now();
     let obsolete = view.all::<CertificateSigningRequest>().filter_map(|request| {
         let because = obsolete_because(request, now)?;

@@ -2,8 +2,8 @@
 //!
 //! Parity: pkg/controller/clusterroleaggregation/.
 
-use keleustes_objects::{ClusterRole, InvalidSelector, PolicyRule};
-use keleustes_plan::{Change, Controller, Effects, Grant, Item, Loop, Plan, View, Write};
+use keleustes_objects::{ClusterRole, InvalidSelector, Key, PolicyRule};
+use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Plan, View, Write};
 use serde_json::json;
 
 /// Builds the controller. It needs the verb `escalate`, because it grants rules that it does not have itself.
@@ -34,7 +34,7 @@ fn role_changed(_: &Change<ClusterRole>, view: &View<'_>, enqueue: &mut Effects)
     }
 }
 
-fn decide(view: &View<'_>, item: &Item) -> Plan {
+fn decide(view: &View<'_>, item: &Key) -> Plan {
     let Some(role) = view.get::<ClusterRole>(item).filter(|role| role.aggregation.is_some()) else {
         return Plan::none();
     };
@@ -71,7 +71,7 @@ mod tests {
     use keleustes_plan::rehearsal::is_retried_because;
     use std::sync::Arc;
 
-    use keleustes_objects::{ApiError, ErrorReason, Key};
+    use keleustes_objects::{ApiError, ErrorReason};
     use keleustes_plan::RateLimiter;
     use keleustes_plan::rehearsal::RehearsalCluster;
     use serde_json::Value;

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{ErrorReason, Key, PodCertificateRequest};
-use keleustes_plan::{Controller, Grant, Item, Loop, Now, OnFailure, Plan, View, Write};
+use keleustes_objects::{ErrorReason, PodCertificateRequest};
+use keleustes_plan::{Controller, Grant, Loop, Now, OnFailure, Pass, Plan, View, Write};
 
 /// Delay from the end of one pass to the start of the next.
 const POLLING_INTERVAL: Duration = Duration::from_secs(5 * 60);
@@ -28,11 +28,11 @@ pub fn controller() -> Controller {
         .with_loop(
             Loop::deciding("podcertificaterequest_cleaner", decide)
                 .reads::<PodCertificateRequest>()
-                .initial_item(Key::cluster("pass")),
+                .initial_item(Pass),
         )
 }
 
-fn decide(view: &View<'_>, _: &Item) -> Plan {
+fn decide(view: &View<'_>, _: &Pass) -> Plan {
     let now = view.now();
     let old = view.all::<PodCertificateRequest>().filter(|request| is_old(request, now)).map(|request| {
         Write::delete(&**request)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keleustes_objects::{Kind, ObjectMeta};
-use keleustes_plan::{Edited, Write};
+use keleustes_plan::{Edited, Write, WriteDraft};
 use serde_json::{Value, json};
 
 /// Whether the object waits for the finalizer to be removed: it has a deletionTimestamp and the finalizer.
@@ -47,7 +47,7 @@ pub(crate) fn remove_finalizer<T: Kind>(
     object: &T,
     finalizer: &'static str,
     in_use: impl Fn(&Value) -> bool + Send + Sync + 'static,
-) -> Write {
+) -> WriteDraft {
     let in_use = Arc::new(in_use);
     let change = move |live: &mut Value| {
         if live["metadata"]["deletionTimestamp"].is_null() || in_use(live) {

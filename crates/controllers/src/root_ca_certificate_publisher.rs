@@ -8,7 +8,7 @@ use keleustes_objects::{
     ApiError, ErrorReason, FullMeta as _, InternedStr, Key, Namespace, ROOT_CA_CONFIG_MAP, RootCaConfigMap,
 };
 use keleustes_plan::{
-    Applied, Buckets, Change, Context, Controller, Effects, Grant, Item, Loop, Metric, Outcome, Plan,
+    Applied, Buckets, Change, Context, Controller, Effects, Grant, Loop, Metric, Outcome, Plan,
     ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::json;
@@ -74,7 +74,7 @@ struct Publisher {
 }
 
 impl Reconciler for Publisher {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let (started, plan) = cx.gather(|view| (view.now().monotonic, decide(view, item, &self.ca)));
         let applied = cx.apply(plan).await;
         let elapsed = cx.gather(|view| view.now().monotonic).saturating_sub(started);

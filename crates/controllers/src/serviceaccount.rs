@@ -3,7 +3,7 @@
 //! Parity: pkg/controller/serviceaccount/serviceaccounts_controller.go.
 
 use keleustes_objects::{ErrorReason, Key, Namespace, ServiceAccount};
-use keleustes_plan::{Change, Controller, Effects, Grant, Item, Loop, Plan, View, Write};
+use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Plan, View, Write};
 use serde_json::json;
 
 /// Name of the ServiceAccount.
@@ -37,7 +37,7 @@ fn account_changed(change: &Change<ServiceAccount>, _: &View<'_>, enqueue: &mut 
     }
 }
 
-fn decide(view: &View<'_>, item: &Item) -> Plan {
+fn decide(view: &View<'_>, item: &Key) -> Plan {
     let Some(namespace) = view.get::<Namespace>(item).filter(|namespace| namespace.phase == "Active") else {
         return Plan::none();
     };

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{BootstrapToken, ErrorReason, Expiration};
-use keleustes_plan::{Change, Controller, Effects, Grant, Item, Loop, Plan, View, Write};
+use keleustes_objects::{BootstrapToken, ErrorReason, Expiration, Key};
+use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Plan, View, Write};
 
 /// Builds the controller. It runs only if `--controllers` names it.
 #[must_use]
@@ -35,7 +35,7 @@ fn token_changed(change: &Change<BootstrapToken>, _: &View<'_>, enqueue: &mut Ef
     }
 }
 
-fn decide(view: &View<'_>, item: &Item) -> Plan {
+fn decide(view: &View<'_>, item: &Key) -> Plan {
     let Some(token) = view.get::<BootstrapToken>(item) else {
         return Plan::none();
     };
@@ -62,7 +62,7 @@ fn delete(token: &BootstrapToken, because: &'static str) -> Plan {
 mod tests {
     use base64::Engine as _;
     use base64::prelude::BASE64_STANDARD;
-    use keleustes_objects::{ApiError, Key, Kind as _};
+    use keleustes_objects::{ApiError, Kind as _};
     use keleustes_plan::RateLimiter;
     use keleustes_plan::rehearsal::RehearsalCluster;
     use serde_json::{Value, json};
@@ -228,7 +228,7 @@ mod tests {
         let plan = {
             let a_loop = the_loop();
             let cluster = RehearsalCluster::of(&a_loop).with::<BootstrapToken>(token(Some(NOW)));
-            decide(&cluster.view(), &key().into())
+            decide(&cluster.view(), &key())
         };
         let [keleustes_plan::Step::One(write)] = plan.steps() else { panic!("one write") };
         assert_eq!(write.target.uid.to_string(), "u1");

@@ -3,8 +3,8 @@
 //!
 //! Parity: pkg/controller/ttl/.
 
-use keleustes_objects::Node;
-use keleustes_plan::{Change, Controller, Effects, Grant, Item, Loop, Memory, PatchKind, Plan, View, Write};
+use keleustes_objects::{Key, Node};
+use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Memory, PatchKind, Plan, View, Write};
 use serde_json::json;
 
 /// Builds the controller.
@@ -86,7 +86,7 @@ fn node_changed(size: &mut ClusterSize, change: &Change<Node>, queue: &mut Effec
     queue.add(&change.latest().meta.key);
 }
 
-fn decide(view: &View<'_>, item: &Item, ttl_seconds: i32) -> Plan {
+fn decide(view: &View<'_>, item: &Key, ttl_seconds: i32) -> Plan {
     let Some(node) = view.get::<Node>(item).filter(|node| node.ttl_seconds != Some(ttl_seconds)) else {
         return Plan::none();
     };
@@ -99,7 +99,7 @@ fn decide(view: &View<'_>, item: &Item, ttl_seconds: i32) -> Plan {
 mod tests {
     use std::sync::Arc;
 
-    use keleustes_objects::{ApiError, ErrorReason, Key};
+    use keleustes_objects::{ApiError, ErrorReason};
     use keleustes_plan::RateLimiter;
     use keleustes_plan::rehearsal::RehearsalCluster;
     use serde_json::Value;

@@ -177,7 +177,7 @@ async fn play(options: &PlaygroundOptions) -> anyhow::Result<()> {
         false => nodes,
     };
     // Batch programs seldom handle SIGTERM; a Job must not count their pods as succeeded.
-    let nodes = nodes.volumes(true).batch_killed_code(143).start();
+    let nodes = nodes.volumes(true).mounts(true).batch_killed_code(143).start();
     let pod_events = AbortOnDropHandle::new(tokio::spawn(record_pod_events(admin.root("hollow-events"))));
     let driver = storage::start(admin.root("hollow-storage")).await?;
     let removed = if removed == 0 { String::new() } else { format!("; {removed} removed") };

@@ -1,9 +1,8 @@
-//! A change of one cached object, and the items of a work queue.
+//! A change of one cached object.
 
-use std::fmt;
 use std::sync::Arc;
 
-use keleustes_objects::{ArcStr, Key, Object};
+use keleustes_objects::Object;
 
 /// A change of one cached object: its old state, its new state, or both.
 pub struct Change<T> {
@@ -101,63 +100,5 @@ impl<T: Object> Change<T> {
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         self.old.as_ref().zip(self.new.as_ref()).is_some_and(|(old, new)| Arc::ptr_eq(old, new))
-    }
-}
-
-/// An item of a work queue: a key, and attributes that the cache may no longer hold when the key is reconciled, such
-/// as the UID of a deleted object. Items with different attributes are different items.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Item {
-    /// The key of the object.
-    pub key: Key,
-    attributes: Vec<(&'static str, ArcStr)>,
-}
-
-impl Item {
-    /// Adds an attribute.
-    #[must_use]
-    pub fn with_attribute(mut self, name: &'static str, value: impl Into<ArcStr>) -> Self {
-        self.attributes.push((name, value.into()));
-        self
-    }
-
-    /// The value of an attribute; empty if the item does not have it.
-    #[must_use]
-    pub fn attribute(&self, name: &str) -> &str {
-        self.attributes.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value.as_str())
-    }
-}
-
-/// An item dereferences to its key.
-impl std::ops::Deref for Item {
-    type Target = Key;
-
-    fn deref(&self) -> &Key {
-        &self.key
-    }
-}
-
-impl From<Key> for Item {
-    fn from(key: Key) -> Self {
-        Self { key, attributes: Vec::new() }
-    }
-}
-
-impl From<&Key> for Item {
-    fn from(key: &Key) -> Self {
-        key.clone().into()
-    }
-}
-
-impl fmt::Display for Item {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.key)?;
-        self.attributes.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
-    }
-}
-
-impl fmt::Debug for Item {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }

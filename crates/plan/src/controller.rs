@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use keleustes_objects::{Kind, Resource};
 
-use crate::reconciler::SingleDecision;
+use crate::reconciler::{SingleDecision, TypedReconciler};
 use crate::{
-    Action, AnyChange, AnyReconciler, AnyStore, Change, Effects, Index, Item, KindEntry, Measurement, Metric,
-    Observer, Plan, Reconciler, Store, View, Write,
+    Action, AnyChange, AnyReconciler, AnyStore, Change, Effects, Index, Item, KindEntry, LoopItem,
+    Measurement, Metric, Observer, Plan, Reconciler, Store, View, Write,
 };
 
 /// A controller: its name, its identity and its loops.
@@ -114,7 +114,7 @@ pub struct Loop {
     pub indexes: Vec<DeclaredIndex>,
     /// The resync period of this loop, in addition to the resync of the shared caches.
     pub resync_period: Option<Duration>,
-    /// Items that are enqueued when the loop starts, such as the key of a periodic pass over all objects.
+    /// Items that are enqueued when the loop starts, such as a periodic [`Pass`](crate::Pass) over all objects.
     pub initial_items: Vec<Item>,
     /// Runs once before the loop starts; see [`Loop::before_start`].
     pub start_step: Option<StartStep>,
@@ -287,7 +287,7 @@ impl Controller {
 
     /// Whether the grants allow a write. An edit reads the object before it updates it, so it needs both verbs.
     #[must_use]
-    pub fn is_granted(grants: &[Grant], write: &Write) -> bool {
+    pub fn is_granted<R>(grants: &[Grant], write: &Write<R>) -> bool {
         let (resource, subresource) = (&write.target.resource, write.subresource());
         let reads = match &write.action {
             Action::Edit(_) | Action::PatchMetadata(_) => true,
@@ -304,7 +304,7 @@ impl Controller {
 impl Loop {
     /// A loop with a queue of this name and one worker.
     #[must_use]
-    pub fn reconciling(queue: &'static str, reconciler: impl Reconciler + 'static) -> Self {
+    pub fn reconciling<I: LoopItem>(queue: &'static str, reconciler: impl Reconciler<I> + 'static) -> Self {
         Self {
             queue,
             workers: 1,
@@ -319,15 +319,15 @@ impl Loop {
             resync_period: None,
             initial_items: Vec::new(),
             start_step: None,
-            reconciler: Arc::new(reconciler),
+            reconciler: Arc::new(TypedReconciler::new(queue, reconciler)),
         }
     }
 
     /// A loop that needs one decision per item, from the caches alone.
     #[must_use]
-    pub fn deciding(
+    pub fn deciding<I: LoopItem>(
         queue: &'static str,
-        decide: impl Fn(&View<'_>, &Item) -> Plan + Send + Sync + 'static,
+        decide: impl Fn(&View<'_>, &I) -> Plan + Send + Sync + 'static,
     ) -> Self {
         Self::reconciling(queue, SingleDecision(decide))
     }

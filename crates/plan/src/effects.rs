@@ -98,6 +98,12 @@ impl Effects {
         self.events.append(&mut other.events);
     }
 
+    /// The items, in order.
+    #[must_use]
+    pub fn enqueued(&self) -> &[EnqueuedItem] {
+        &self.enqueued
+    }
+
     /// Takes the items, in order.
     #[must_use]
     pub fn take_enqueued(&mut self) -> Vec<EnqueuedItem> {

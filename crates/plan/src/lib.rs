@@ -9,6 +9,7 @@ mod context;
 mod controller;
 mod effects;
 mod event;
+mod item;
 mod kinds;
 mod memory;
 mod metric;
@@ -21,7 +22,7 @@ mod store;
 mod view;
 mod write;
 
-pub use change::{Change, Item};
+pub use change::Change;
 pub use context::{
     Applied, BoxFuture, Context, FetchResult, ListRequest, ListResult, MetadataPage, Outcome, PageRequest,
     ReconcileError, ReconcileIo, Requeue,
@@ -33,6 +34,7 @@ pub use controller::{
 #[doc(hidden)]
 pub use effects::{Effects, EnqueueTiming, EnqueuedItem};
 pub use event::{EventType, InvolvedObject, PlannedEvent};
+pub use item::{Item, LoopItem, ObjectOr, Pass, QueueItem};
 pub use kinds::{AnyChange, AnyObject, AnyStore, Decode, KindEntry};
 pub use memory::{Memory, ScratchMemory};
 pub use metric::{Buckets, Measurement, Metric, MetricType};
@@ -43,6 +45,6 @@ pub use reconciler::{AnyReconciler, Reconciler};
 pub use store::{DuplicateIndex, Index, Store};
 pub use view::{Now, View};
 pub use write::{
-    Action, Edit, Edited, Guard, MetadataPatchFn, OnFailure, OutcomeEventFn, PatchKind, PatchMetadata,
-    PropagationPolicy, StatusUrgency, Target, Write,
+    Action, Edit, Edited, Guard, MetadataPatchFn, NoReason, OnFailure, OutcomeEventFn, PatchKind,
+    PatchMetadata, Precondition, PropagationPolicy, Reason, StatusUrgency, Target, Write, WriteDraft,
 };

@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use crate::{Outcome, PlannedEvent, Scale};
 
-/// One planned write. A constructor sets target and action; the builder methods refine it.
+/// One planned write. A constructor sets target and action and returns a [`WriteDraft`]; [`WriteDraft::because`] makes it
+/// a write that a plan accepts. The builder methods refine both.
 #[derive(Clone)]
-pub struct Write {
+pub struct Write<R = Reason> {
     /// The object it writes.
     pub target: Target,
     /// The request.
@@ -26,7 +27,7 @@ pub struct Write {
     /// How soon it is sent, if it only writes a status; `None` for all other writes.
     pub status_urgency: Option<StatusUrgency>,
     /// The reason, for the log and for transcripts.
-    pub because: Cow<'static, str>,
+    pub because: R,
     /// Makes an event of the outcome.
     pub outcome_event: Option<OutcomeEventFn>,
     /// Whether the outcome contains the stored object.
@@ -34,6 +35,43 @@ pub struct Write {
     /// Patch only: the field manager; empty for the one that the server derives from the user agent.
     pub field_manager: &'static str,
 }
+
+/// A write without a reason, which no plan accepts.
+///
+/// ```compile_fail,E0308
+/// # use keleustes_objects::{Key, Namespace};
+/// # use keleustes_plan::{Plan, Write};
+/// Plan::of(Write::create::<Namespace>(Key::cluster("a"), serde_json::json!({})));
+/// ```
+///
+/// ```
+/// # use keleustes_objects::{Key, Namespace};
+/// # use keleustes_plan::{Plan, Write};
+/// Plan::of(Write::create::<Namespace>(Key::cluster("a"), serde_json::json!({})).because("it is missing"));
+/// ```
+pub type WriteDraft = Write<NoReason>;
+
+/// The reason of a write; only [`WriteDraft::because`] makes one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason(Cow<'static, str>);
+
+impl std::ops::Deref for Reason {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+/// Stands where a draft has no reason yet.
+#[derive(Clone, Debug)]
+pub struct NoReason(());
 
 /// Makes an event of the outcome of a write, or none.
 pub type OutcomeEventFn = Arc<dyn Fn(&Outcome) -> Option<PlannedEvent> + Send + Sync>;
@@ -45,8 +83,24 @@ pub struct Target {
     pub resource: Resource,
     /// Namespace and name. The name is empty for a create with `generateName`.
     pub key: Key,
-    /// The UID precondition; empty for none.
+    /// The UID of the object; empty if it is not known.
     pub uid: Uid,
+    /// What must hold for the request to take effect.
+    pub precondition: Precondition,
+}
+
+/// What must hold for the request of a write to take effect. The resourceVersion of a delete or of an edit comes in
+/// addition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// The object has the UID of the target.
+    Uid,
+    /// The object has the resourceVersion in the body.
+    ResourceVersionInBody,
+    /// There is no object of this name: it is created.
+    NameIsFree,
+    /// Nothing, for this reason: the request may reach another object of the same name.
+    None(&'static str),
 }
 
 /// The request of a write.
@@ -202,59 +256,81 @@ pub enum StatusUrgency {
 impl Target {
     /// A cached object, with its UID as precondition.
     pub fn of<T: Kind>(object: &T) -> Self {
-        Self { resource: T::RESOURCE, key: object.key().clone(), uid: object.meta().uid.clone() }
+        Self::of_resource(&T::RESOURCE, object.meta())
     }
 
     /// An object of a resource known at run time only, with its UID as precondition.
     #[must_use]
     pub fn of_resource(resource: &Resource, meta: &ObjectMeta) -> Self {
-        Self { resource: resource.clone(), key: meta.key.clone(), uid: meta.uid.clone() }
+        let precondition = Precondition::Uid;
+        Self { resource: resource.clone(), key: meta.key.clone(), uid: meta.uid.clone(), precondition }
     }
 
-    /// The object of this name, without a UID precondition.
+    /// An object whose UID is not known, so that it must have another precondition or a reason for none.
     #[must_use]
-    pub fn named<T: Kind>(key: Key) -> Self {
-        Self { resource: T::RESOURCE, key, uid: Uid::default() }
+    pub fn named(resource: &Resource, key: Key, precondition: Precondition) -> Self {
+        Self { resource: resource.clone(), key, uid: Uid::default(), precondition }
+    }
+
+    /// The UID that the object must have, if that is the precondition.
+    #[must_use]
+    pub fn expected_uid(&self) -> Option<&Uid> {
+        (self.precondition == Precondition::Uid && !self.uid.is_empty()).then_some(&self.uid)
+    }
+
+    /// Whether an object with this UID may be the target.
+    #[must_use]
+    pub fn allows_uid(&self, uid: &Uid) -> bool {
+        self.expected_uid().is_none_or(|expected| expected == uid)
     }
 }
 
 impl Write {
     /// Creates an object. The executor adds `apiVersion` and `kind` to the body.
     #[must_use]
-    pub fn create<T: Kind>(key: Key, body: Value) -> Self {
-        Self::new(Target::named::<T>(key), Action::Create(body))
+    pub fn create<T: Kind>(key: Key, body: Value) -> WriteDraft {
+        WriteDraft::new(Target::named(&T::RESOURCE, key, Precondition::NameIsFree), Action::Create(body))
     }
 
-    /// Applies fields on behalf of a field manager.
-    pub fn apply<T: Kind>(object: &T, manager: &'static str, fields: Value) -> Self {
-        Self::new(Target::of(object), Action::Apply { manager, fields, subresource: "" })
+    /// Applies fields on behalf of a field manager. As in the original, the request has no UID; a resourceVersion among
+    /// the fields is a precondition.
+    pub fn apply<T: Kind>(object: &T, manager: &'static str, fields: Value) -> WriteDraft {
+        let precondition = match fields.pointer("/metadata/resourceVersion") {
+            Some(_) => Precondition::ResourceVersionInBody,
+            None => Precondition::None("the fields of an applied configuration say nothing about the UID"),
+        };
+        let target = Target { precondition, ..Target::of(object) };
+        WriteDraft::new(target, Action::Apply { manager, fields, subresource: "" })
     }
 
     /// Patches a cached object.
-    pub fn patch<T: Kind>(object: &T, form: PatchKind, body: Value) -> Self {
+    pub fn patch<T: Kind>(object: &T, form: PatchKind, body: Value) -> WriteDraft {
         Self::patch_target(Target::of(object), form, body)
     }
 
     /// Reads the live object, changes it and writes it back.
-    pub fn edit<T: Kind>(object: &T, change: impl Fn(&mut Value) -> Edited + Send + Sync + 'static) -> Self {
+    pub fn edit<T: Kind>(
+        object: &T,
+        change: impl Fn(&mut Value) -> Edited + Send + Sync + 'static,
+    ) -> WriteDraft {
         let edit = Edit {
             change: Arc::new(change),
             expected_resource_version: None,
             conflict_tries: 1,
             subresource: "",
         };
-        Self::new(Target::of(object), Action::Edit(edit))
+        WriteDraft::new(Target::of(object), Action::Edit(edit))
     }
 
     /// Deletes a cached object with its UID as precondition.
-    pub fn delete<T: Kind>(object: &T) -> Self {
+    pub fn delete<T: Kind>(object: &T) -> WriteDraft {
         Self::delete_target(Target::of(object))
     }
 
     /// Deletes an object of a resource known at run time only, with the target's UID as precondition.
     #[must_use]
-    pub fn delete_target(target: Target) -> Self {
-        Self::new(
+    pub fn delete_target(target: Target) -> WriteDraft {
+        WriteDraft::new(
             target,
             Action::Delete { propagation: None, grace_seconds: None, resource_version_precondition: None },
         )
@@ -262,8 +338,8 @@ impl Write {
 
     /// Patches an object of a resource known at run time only.
     #[must_use]
-    pub fn patch_target(target: Target, form: PatchKind, body: Value) -> Self {
-        Self::new(target, Action::Patch { form, body, subresource: "" })
+    pub fn patch_target(target: Target, form: PatchKind, body: Value) -> WriteDraft {
+        WriteDraft::new(target, Action::Patch { form, body, subresource: "" })
     }
 
     /// Reads the live metadata of an object and patches it with what `fields` makes of it.
@@ -271,8 +347,8 @@ impl Write {
     pub fn patch_metadata(
         target: Target,
         fields: impl Fn(&Value) -> Option<Value> + Send + Sync + 'static,
-    ) -> Self {
-        Self::new(
+    ) -> WriteDraft {
+        WriteDraft::new(
             target,
             Action::PatchMetadata(PatchMetadata { fields: Arc::new(fields), conflict_tries: 1 }),
         )
@@ -280,31 +356,52 @@ impl Write {
 
     /// Deletes all objects of a resource in a namespace with one request.
     #[must_use]
-    pub fn delete_collection(resource: &Resource, namespace: &str) -> Self {
-        let key = Key::namespaced(namespace, "");
-        let target = Target { resource: resource.clone(), key, uid: Uid::default() };
-        Self::new(target, Action::DeleteCollection { propagation: None })
+    pub fn delete_collection(resource: &Resource, namespace: &str) -> WriteDraft {
+        let precondition = Precondition::None("every object of the collection is to be deleted");
+        let target = Target::named(resource, Key::namespaced(namespace, ""), precondition);
+        WriteDraft::new(target, Action::DeleteCollection { propagation: None })
     }
 
     /// PUTs a body made from the cached object to a subresource, or to the object if the name is empty. The executor
     /// adds `apiVersion` and `kind`.
-    pub fn put<T: Kind>(object: &T, subresource: &'static str, body: Value) -> Self {
-        Self::new(Target::of(object), Action::Put { body, subresource, conflict_tries: 1 })
+    pub fn put<T: Kind>(object: &T, subresource: &'static str, body: Value) -> WriteDraft {
+        WriteDraft::new(Target::of(object), Action::Put { body, subresource, conflict_tries: 1 })
     }
 
     /// PUTs a status, with the metadata of the cached object.
     ///
     /// # Panics
     /// If the status is not serializable: a map whose keys are no strings.
-    pub fn put_status<T: FullMeta>(object: &T, status: &impl Serialize) -> Self {
+    pub fn put_status<T: FullMeta>(object: &T, status: &impl Serialize) -> WriteDraft {
         Self::put(object, "status", json!({"metadata": object.full_meta_json(), "status": status}))
     }
 
     /// PUTs the Scale of an object of any kind with another number of replicas.
-    pub fn put_scale(target: Target, scale: &Scale, replicas: i32) -> Self {
+    pub fn put_scale(target: Target, scale: &Scale, replicas: i32) -> WriteDraft {
         let mut body = scale.json.clone();
         body["spec"]["replicas"] = json!(replicas);
-        Self::new(target, Action::Put { body, subresource: "scale", conflict_tries: 1 })
+        WriteDraft::new(target, Action::Put { body, subresource: "scale", conflict_tries: 1 })
+    }
+}
+
+impl WriteDraft {
+    /// States the reason.
+    #[must_use]
+    pub fn because(self, reason: impl Into<Cow<'static, str>>) -> Write {
+        let reason = Reason(reason.into());
+        debug_assert!(!reason.is_empty(), "the reason of a write is a text");
+        Write {
+            target: self.target,
+            action: self.action,
+            guard: self.guard,
+            ignored_errors: self.ignored_errors,
+            on_failure: self.on_failure,
+            status_urgency: self.status_urgency,
+            because: reason,
+            outcome_event: self.outcome_event,
+            returns_object: self.returns_object,
+            field_manager: self.field_manager,
+        }
     }
 
     fn new(target: Target, action: Action) -> Self {
@@ -315,13 +412,15 @@ impl Write {
             ignored_errors: &[],
             on_failure: OnFailure::StopAndRetry,
             status_urgency: None,
-            because: Cow::Borrowed(""),
+            because: NoReason(()),
             outcome_event: None,
             returns_object: false,
             field_manager: "",
         }
     }
+}
 
+impl<R> Write<R> {
     /// Asks for the stored object, which a later step reads with [`Outcome::stored`]. Other writes only ask for its
     /// metadata, which is a tenth of a pod.
     #[must_use]
@@ -385,13 +484,6 @@ impl Write {
             | Action::Edit(Edit { subresource, .. }) => *subresource = name,
             _ => {}
         }
-        self
-    }
-
-    /// Sets the reason.
-    #[must_use]
-    pub fn because(mut self, reason: impl Into<Cow<'static, str>>) -> Self {
-        self.because = reason.into();
         self
     }
 
@@ -489,5 +581,62 @@ impl fmt::Display for Write {
         let subresource = self.subresource();
         let slash = if subresource.is_empty() { "" } else { "/" };
         write!(f, "{verb} {resource}{slash}{subresource} {key} because {}", self.because)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keleustes_objects::Namespace;
+
+    use super::*;
+
+    fn namespace() -> Namespace {
+        let json = json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}});
+        serde_json::from_value(json).expect("a Namespace")
+    }
+
+    #[test]
+    fn every_write_has_a_precondition_or_says_why_it_has_none() {
+        let object = namespace();
+        let of_uid = [
+            Write::patch(&object, PatchKind::Merge, json!({})),
+            Write::edit(&object, |_| Edited::Unneeded),
+            Write::delete(&object),
+            Write::put(&object, "", json!({})),
+            Write::patch_metadata(Target::of(&object), |_| None),
+        ];
+        for write in of_uid.map(|draft| draft.because("of the test")) {
+            assert_eq!((write.target.precondition, &write.target.uid), (Precondition::Uid, &object.meta.uid));
+            assert_eq!(write.target.expected_uid(), Some(&object.meta.uid), "{write}");
+        }
+        let create = Write::create::<Namespace>(Key::cluster("a"), json!({})).because("of the test");
+        assert_eq!(create.target.precondition, Precondition::NameIsFree);
+        let versioned = Write::apply(&object, "me", json!({"metadata": {"resourceVersion": "7"}}));
+        assert_eq!(versioned.target.precondition, Precondition::ResourceVersionInBody);
+        let unguarded =
+            [Write::apply(&object, "me", json!({})), Write::delete_collection(&Namespace::RESOURCE, "")];
+        for draft in unguarded {
+            let Precondition::None(why) = draft.target.precondition else { panic!("it has a precondition") };
+            assert!(!why.is_empty());
+        }
+    }
+
+    #[test]
+    fn only_a_uid_precondition_refuses_another_uid() {
+        let (own, other) = (Uid::from("u"), Uid::from("v"));
+        let guarded = Target::of(&namespace());
+        assert!(guarded.allows_uid(&own) && !guarded.allows_uid(&other));
+        let by_name = Target { precondition: Precondition::None("of the test"), ..guarded };
+        assert!(by_name.allows_uid(&own) && by_name.allows_uid(&other));
+        assert_eq!(by_name.expected_uid(), None, "also if the UID is known");
+    }
+
+    #[test]
+    fn reason_is_kept_and_shown() {
+        let write = Write::delete(&namespace()).on_failure(OnFailure::LogOnly).because("nobody needs it");
+        assert_eq!(&*write.because, "nobody needs it");
+        assert_eq!(write.on_failure, OnFailure::LogOnly, "what was refined before stays");
+        let later = write.grace_seconds(0);
+        assert_eq!(later.to_string(), "delete namespaces a because nobody needs it");
     }
 }

@@ -312,7 +312,7 @@ impl Executor {
 
     async fn write(&self, item: &Item, write: &Write, guards: &Guards) -> Outcome {
         if let Some(urgency) = write.status_urgency
-            && !self.status_coalescer.lock().may_write_now(&item.key, urgency, self.clocks.monotonic())
+            && !self.status_coalescer.lock().may_write_now(item.key(), urgency, self.clocks.monotonic())
         {
             return Outcome::NotSent;
         }
@@ -333,7 +333,7 @@ impl Executor {
         match result {
             Ok(Some(answer)) => {
                 if write.status_urgency.is_some() {
-                    self.status_coalescer.lock().record_write(&item.key, self.clocks.monotonic());
+                    self.status_coalescer.lock().record_write(item.key(), self.clocks.monotonic());
                 }
                 self.record_success(item, write, answer)
             }
@@ -430,7 +430,7 @@ impl Executor {
     /// A tolerated error may show that the cache is stale. A reconcile before the cache has caught up would
     /// lead to the same error.
     fn expect_after_error(&self, item: &Item, write: &Write, reason: ErrorReason) {
-        let Target { resource, key, uid } = &write.target;
+        let Target { resource, key, uid, .. } = &write.target;
         match (&write.action, reason) {
             (Action::Create(_), ErrorReason::AlreadyExists) => self.gate.expect_present(item, resource, key),
             // The object may exist with another resourceVersion.
@@ -444,7 +444,7 @@ impl Executor {
 
     /// Reads, changes and updates the object, again after a conflict. `None` if there was nothing to write.
     async fn edit(&self, write: &Write, edit: &Edit) -> Result<Option<WriteResponse>, ApiError> {
-        let Target { resource, key, uid } = &write.target;
+        let Target { resource, key, .. } = &write.target;
         for tries_left in (0..edit.conflict_tries).rev() {
             let mut live: Value = match Call::get(resource, key).send(&self.client).await {
                 Ok(live) => live,
@@ -452,7 +452,7 @@ impl Executor {
                 Err(failure) => return Err(failure),
             };
             let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            let uid_changed = !uid.is_empty() && Uid::from(text("/metadata/uid")) != *uid;
+            let uid_changed = !write.target.allows_uid(&Uid::from(text("/metadata/uid")));
             let version = ResourceVersion::from(text("/metadata/resourceVersion"));
             let is_stale = edit
                 .expected_resource_version
@@ -536,7 +536,7 @@ fn with_subresource(call: Call, subresource: &str) -> Call {
 
 /// The request of a write. Actions that may need a read first are not handled here.
 fn call_for(write: &Write) -> Call {
-    let Target { resource, key, uid } = &write.target;
+    let Target { resource, key, .. } = &write.target;
     match &write.action {
         Action::Create(body) => Call::create(resource, &key.namespace, &with_type(resource, body)),
         Action::Apply { manager, fields, subresource } => {
@@ -551,7 +551,7 @@ fn call_for(write: &Write) -> Call {
                 PatchKind::Strategic => PatchType::Strategic,
             };
             let mut body = body.clone();
-            if !uid.is_empty() {
+            if let Some(uid) = write.target.expected_uid() {
                 // The API server refuses a patch that changes the UID, so this acts as a UID precondition.
                 body["metadata"]["uid"] = json!(uid);
             }
@@ -564,7 +564,7 @@ fn call_for(write: &Write) -> Call {
         }
         Action::Delete { propagation, grace_seconds, resource_version_precondition } => {
             let propagation = propagation.map(delete_propagation);
-            let uid = (!uid.is_empty()).then(|| uid.clone());
+            let uid = write.target.expected_uid().cloned();
             let (version, grace_seconds) = (resource_version_precondition.clone(), *grace_seconds);
             Call::delete(
                 resource,
@@ -617,7 +617,7 @@ impl Guards {
 
 /// Reads an owner live: it must have the expected UID and no deletionTimestamp.
 async fn recheck_owner(executor: &Executor, owner: &Target) -> Result<(), ApiError> {
-    let Target { resource, key, uid: wanted } = owner;
+    let Target { resource, key, uid: wanted, .. } = owner;
     let unknown = |why: String| format!("can't recheck DeletionTimestamp: {why}");
     let live: Value = match Call::get(resource, key).send(&executor.client).await {
         Ok(live) => live,

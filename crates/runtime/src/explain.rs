@@ -173,7 +173,7 @@ impl Explainer {
             let Some(observer) = &controller.observer else { continue };
             for (queue, item) in observer.work_for(&uid).items {
                 let Some(a_loop) = self.inspection.running_loop(controller.name, queue) else { continue };
-                found.extend(self.waiting_in(&a_loop, &item.key));
+                found.extend(self.waiting_in(&a_loop, item.key()));
             }
         }
         found.retain(|finding| finding.weight > Weight::Passing);

@@ -153,8 +153,8 @@ impl Gate {
         let now = self.clocks.monotonic();
         let caches = self.caches.iter().enumerate();
         for (at, _) in caches.filter(|(_, cache)| cache.entry().resource() == resource) {
-            let record = state.records.entry(item.key.clone()).or_default();
-            if let Some(owner) = self.owner(item) {
+            let record = state.records.entry(item.key().clone()).or_default();
+            if let Some(owner) = self.owner(item.key()) {
                 record.set_owner(owner);
             }
             record.items.insert(item.clone());
@@ -173,11 +173,11 @@ impl Gate {
     pub fn decide(&self, item: &Item) -> GateDecision {
         let mut state = self.state.lock();
         let now = self.clocks.monotonic();
-        let Some(record) = state.records.get_mut(&item.key) else {
+        let Some(record) = state.records.get_mut(item.key()) else {
             state.held.remove(item);
             return GateDecision::Proceed;
         };
-        if self.holds(&item.key, record, now) {
+        if self.holds(item.key(), record, now) {
             let decision = GateDecision::HoldFor(record.expires_at.saturating_sub(now));
             state.held.insert(item.clone());
             return decision;
@@ -185,7 +185,7 @@ impl Gate {
         if !record.pending.is_empty() && record.expires_at <= now {
             tracing::warn!(%item, after = ?HOLD_MAX, "a cache has not observed the last write of this key, reconciling it anyway");
         }
-        state.records.remove(&item.key);
+        state.records.remove(item.key());
         state.held.remove(item);
         GateDecision::Proceed
     }
@@ -247,7 +247,7 @@ impl Gate {
         }
         let now = self.clocks.monotonic();
         let may_proceed = |item: &Item| {
-            !records.get_mut(&item.key).is_some_and(|record| self.holds(&item.key, record, now))
+            !records.get_mut(item.key()).is_some_and(|record| self.holds(item.key(), record, now))
         };
         held.extract_if(.., may_proceed).collect()
     }

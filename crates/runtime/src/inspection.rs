@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use keleustes_objects::Resource;
+use keleustes_objects::{Key, Resource};
 use keleustes_plan::{AnyReconciler, Controller, Grant, Item, KindEntry, Observer, StartStep, Watch};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -51,6 +51,11 @@ impl RegisteredLoop {
     /// Whether its items are named after objects of this resource.
     pub(crate) fn is_keyed_by(&self, resource: &Resource) -> bool {
         self.keyed_by.as_ref().is_some_and(|kind| is_same(kind.resource(), resource))
+    }
+
+    /// The item of an object; `None` if its items are not keys of objects.
+    pub(crate) fn object_item(&self, key: &Key) -> Option<Item> {
+        Some(Item::from(key)).filter(|item| self.reconciler.accepts(item))
     }
 }
 

@@ -192,7 +192,7 @@ impl Journal {
         // The message begins with the write that failed: verb, resource, key.
         let about_secret = failure.because.split(' ').nth(1).is_some_and(|word| word.starts_with("secrets"));
         let error = if about_secret { without_message(&failure.because) } else { &failure.because };
-        self.append_named(controller, item, ("", &item.key.namespace, &item.key.name), |out| {
+        self.append_named(controller, item, ("", &item.key().namespace, &item.key().name), |out| {
             out.push(2);
             out.push(u8::from(is_dropped));
             out.extend(attempt.to_le_bytes());

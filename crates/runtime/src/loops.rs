@@ -438,7 +438,7 @@ impl RunningLoop {
             match self.gate.decide(&item) {
                 GateDecision::Proceed => {
                     let (lists, began) = (self.gate.list_count(), self.clocks.monotonic());
-                    self.status_coalescer.lock().begin_reconcile(&item.key);
+                    self.status_coalescer.lock().begin_reconcile(item.key());
                     let result = AssertUnwindSafe(self.sync(&item)).catch_unwind().await;
                     self.requeue(&item, result.unwrap_or_else(|panic| Err(self.contain_panic(&*panic))));
                     self.log_if_slow(&item, began);
@@ -508,7 +508,7 @@ impl RunningLoop {
             Ok(next) => {
                 self.forget(item);
                 if let Some(wait) =
-                    self.status_coalescer.lock().end_reconcile(&item.key, self.clocks.monotonic())
+                    self.status_coalescer.lock().end_reconcile(item.key(), self.clocks.monotonic())
                 {
                     self.queue.add_after(item.clone(), wait);
                 }

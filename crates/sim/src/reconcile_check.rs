@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use keleustes_plan::{
-    AnyReconciler, Applied, Context, Controller, Item, KindEntry, ReconcileError, Reconciler, Requeue,
+    AnyReconciler, Applied, BoxFuture, Context, Controller, Item, KindEntry, ReconcileError, Requeue,
 };
 use parking_lot::Mutex;
 
@@ -58,22 +58,37 @@ impl ReconcileChecker {
     }
 }
 
-impl Reconciler for ReconcileChecker {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let on_read = |kind: &KindEntry| self.on_read(kind);
-        let was_refused = AtomicBool::new(false);
-        let on_applied = |applied: &Applied| {
-            let is_refusal = applied.error.as_ref().is_some_and(|error| error.because.contains(NOT_LEADING));
-            was_refused.fetch_or(is_refusal && !applied.outcomes.is_empty(), Ordering::Relaxed);
-        };
-        let mut io =
-            WrappedIo { on_read: Some(&on_read), on_applied: Some(&on_applied), ..WrappedIo::new(cx.io()) };
-        let result = self.reconciler.reconcile_boxed(&mut Context::new(&mut io), item).await;
-        if was_refused.into_inner() && result == Ok(Requeue::Forget) {
-            let queue = self.queue;
-            self.recorder
-                .report_violation(format_args!("{queue} forgets {item}, although its writes were not sent"));
-        }
-        result
+impl AnyReconciler for ReconcileChecker {
+    fn accepts(&self, item: &Item) -> bool {
+        self.reconciler.accepts(item)
+    }
+
+    fn reconcile_boxed<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
+        Box::pin(async move {
+            let on_read = |kind: &KindEntry| self.on_read(kind);
+            let was_refused = AtomicBool::new(false);
+            let on_applied = |applied: &Applied| {
+                let is_refusal =
+                    applied.error.as_ref().is_some_and(|error| error.because.contains(NOT_LEADING));
+                was_refused.fetch_or(is_refusal && !applied.outcomes.is_empty(), Ordering::Relaxed);
+            };
+            let mut io = WrappedIo {
+                on_read: Some(&on_read),
+                on_applied: Some(&on_applied),
+                ..WrappedIo::new(cx.io())
+            };
+            let result = self.reconciler.reconcile_boxed(&mut Context::new(&mut io), item).await;
+            if was_refused.into_inner() && result == Ok(Requeue::Forget) {
+                let queue = self.queue;
+                self.recorder.report_violation(format_args!(
+                    "{queue} forgets {item}, although its writes were not sent"
+                ));
+            }
+            result
+        })
     }
 }

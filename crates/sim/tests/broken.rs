@@ -9,8 +9,8 @@ use keleustes_objects::{
     ErrorReason, Key, Namespace, Pod, ReplicaSet, RootCaConfigMap, ServiceCidr, TokenSecret,
 };
 use keleustes_plan::{
-    Action as WriteAction, AnyReconciler, Context, Controller, Grant, Item, KindEntry, Loop, Outcome,
-    PatchKind, Plan, ReconcileError, Reconciler, Requeue, View, Write,
+    Action as WriteAction, AnyReconciler, BoxFuture, Context, Controller, Grant, Item, KindEntry, Loop,
+    Outcome, PatchKind, Plan, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use keleustes_sim::actions::{
     Action, CustomEndpointsChange, DependentKind, Fault, FaultEffect, Kind, ListedKind, ObjectRef,
@@ -68,7 +68,7 @@ fn collector_trusting_its_cache() -> Controller {
 }
 
 fn collector_reading_owners(declare: fn(Loop) -> Loop) -> Controller {
-    let decide = |view: &View<'_>, item: &Item| {
+    let decide = |view: &View<'_>, item: &Key| {
         let Some(pod) = view.get::<Pod>(item) else { return Plan::none() };
         let owner = pod.meta.controller_ref().filter(|owner| *owner.kind == *"ReplicaSet");
         let owner = owner.map(|owner| Key::namespaced(&*item.namespace, &*owner.name));
@@ -176,7 +176,7 @@ fn publisher(controller_loop: Loop) -> Controller {
         }))
 }
 
-fn creation(item: &Item, ca: Option<&str>) -> Write {
+fn creation(item: &Key, ca: Option<&str>) -> Write {
     let mut body = json!({"metadata": {"name": MAP}});
     if let Some(ca) = ca {
         body["data"] = json!({"ca.crt": ca});
@@ -192,7 +192,7 @@ fn creation(item: &Item, ca: Option<&str>) -> Write {
 
 /// Creates the map when it sees it missing, and never checks the content of an existing one.
 fn publisher_needing_to_see_absence() -> Controller {
-    let decide = |view: &View<'_>, item: &Item| {
+    let decide = |view: &View<'_>, item: &Key| {
         let there = view.get::<RootCaConfigMap>(&Key::namespaced(&*item.name, MAP));
         if there.is_some() { Plan::none() } else { Plan::of(creation(item, Some("the CA"))) }
     };
@@ -220,7 +220,7 @@ fn publisher_needing_to_see_a_missing_map_is_caught() {
 struct TwoStepPublisher;
 
 impl Reconciler for TwoStepPublisher {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let key = Key::namespaced(&*item.name, MAP);
         if cx.gather(|view| view.get::<RootCaConfigMap>(&key).is_some()) {
             return Ok(Requeue::Forget);
@@ -264,7 +264,7 @@ fn publisher_crashing_between_two_writes_is_caught() {
 
 /// Matches pods to ReplicaSets by UID alone.
 fn replica_sets_by_uid(decide: fn(&View<'_>, &Pod, &ReplicaSet) -> Write) -> Controller {
-    let decide = move |view: &View<'_>, item: &Item| {
+    let decide = move |view: &View<'_>, item: &Key| {
         let Some(pod) = view.get::<Pod>(item) else { return Plan::none() };
         let Some(owner) = pod.meta.controller_ref() else { return Plan::none() };
         let set = view.all::<ReplicaSet>().find(|set| set.meta.uid == owner.uid);
@@ -351,13 +351,23 @@ fn finished_job_that_outlives_its_ttl_is_caught() {
 /// The shipped controller, which runs no time that is due in the second or third minute.
 fn forgetful_cron_jobs() -> Controller {
     struct Forgetful(Arc<dyn AnyReconciler>);
-    impl Reconciler for Forgetful {
-        async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-            let minute = cx.gather(|view| view.now()).wall.unix_seconds() / 60 % 60;
-            match minute {
-                2 | 3 => Ok(Requeue::After(std::time::Duration::from_secs(20))),
-                _ => self.0.reconcile_boxed(cx, item).await,
-            }
+    impl AnyReconciler for Forgetful {
+        fn accepts(&self, item: &Item) -> bool {
+            self.0.accepts(item)
+        }
+
+        fn reconcile_boxed<'a>(
+            &'a self,
+            cx: &'a mut Context<'_>,
+            item: &'a Item,
+        ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
+            Box::pin(async move {
+                let minute = cx.gather(|view| view.now()).wall.unix_seconds() / 60 % 60;
+                match minute {
+                    2 | 3 => Ok(Requeue::After(std::time::Duration::from_secs(20))),
+                    _ => self.0.reconcile_boxed(cx, item).await,
+                }
+            })
         }
     }
     let mut controller = keleustes_controllers::cronjob::controller(&controller_options().cronjob);
@@ -423,7 +433,7 @@ fn missing_endpoints_mirrored_slices_and_ttls_are_noticed() {
 
 /// Removes the finalizer of every ServiceCIDR that is deleted.
 fn remover_of_ranges() -> Controller {
-    let decide = |view: &View<'_>, item: &Item| {
+    let decide = |view: &View<'_>, item: &Key| {
         let Some(range) = view.get::<ServiceCidr>(item) else { return Plan::none() };
         if range.meta.deletion_timestamp.is_none() || range.meta.finalizers.is_empty() {
             return Plan::none();

@@ -7,7 +7,7 @@ use keleustes_controllers::all_controllers;
 use keleustes_objects::{
     Key, Kind, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageVersionMigration, VolumeAttachment,
 };
-use keleustes_plan::{Controller, Grant, Item, Loop, PatchKind, Plan, View, Write};
+use keleustes_plan::{Controller, Grant, Loop, PatchKind, Plan, View, Write};
 use keleustes_sim::actions::{
     Action, DeviceChange, Schedule, StorageChange, StorageKind, TimedAction, UserAction, VolumeChange,
 };
@@ -55,7 +55,7 @@ fn controller_of<T: Kind>(
     extend: fn(Loop) -> Loop,
     decide: fn(&View<'_>, &Arc<T>) -> Plan,
 ) -> Controller {
-    let decide = move |view: &View<'_>, item: &Item| {
+    let decide = move |view: &View<'_>, item: &Key| {
         view.get::<T>(item).map_or_else(Plan::none, |object| decide(view, object))
     };
     let a_loop =

@@ -11,8 +11,7 @@ use keleustes_objects::{
     CertificateSigningRequest, CertificateSigningRequestSpec, FullMeta as _, Key, SubjectAccessReview, TRUE,
 };
 use keleustes_plan::{
-    Context, Controller, Item, Loop, OnFailure, Outcome, Plan, ReconcileError, Reconciler, Requeue, View,
-    Write,
+    Context, Controller, Loop, OnFailure, Outcome, Plan, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use keleustes_x509::quoted;
 use serde_json::{Value, json};
@@ -77,7 +76,7 @@ struct Recognized {
 struct Approver;
 
 impl Reconciler for Approver {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let Some(found) = cx.gather(|view| gather(view, item)).map_err(ReconcileError::because)? else {
             return Ok(Requeue::Forget);
         };
@@ -106,7 +105,7 @@ impl Reconciler for Approver {
 ///
 /// # Errors
 /// If its PEM text cannot be parsed, whatever its signer.
-fn gather(view: &View<'_>, item: &Item) -> Result<Option<Recognized>, String> {
+fn gather(view: &View<'_>, item: &Key) -> Result<Option<Recognized>, String> {
     let is_pending = |request: &&Arc<CertificateSigningRequest>| {
         !request.is_issued && !has_condition(request, APPROVED) && !has_condition(request, DENIED)
     };

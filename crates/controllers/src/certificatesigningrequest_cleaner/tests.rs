@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use keleustes_objects::{ApiError, ErrorReason};
+use keleustes_objects::{ApiError, ErrorReason, Key};
 use keleustes_plan::rehearsal::RehearsalCluster;
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn request(age: i64, conditions: &[(&str, i64)], certificate: &str) -> Value {
 fn pass(requests: Vec<Value>) -> String {
     let cluster = RehearsalCluster::of(&the_loop());
     let mut cluster = requests.into_iter().fold(cluster, RehearsalCluster::with::<CertificateSigningRequest>);
-    let transcript = cluster.reconcile(&the_loop(), Key::cluster("pass"));
+    let transcript = cluster.reconcile(&the_loop(), Pass);
     transcript.strip_suffix("requeue after 3600s\n").expect("the next pass in an hour").to_owned()
 }
 
@@ -133,7 +133,7 @@ fn age_is_strict_and_unset_or_future_times_are_never_old() {
             let mut cluster = RehearsalCluster::of(&the_loop())
                 .with::<CertificateSigningRequest>(request(age, &conditions, ""))
                 .with_clock_advanced(by);
-            cluster.reconcile(&the_loop(), Key::cluster("pass")).starts_with("delete")
+            cluster.reconcile(&the_loop(), Pass).starts_with("delete")
         };
         assert!(!deleted_after(Duration::ZERO), "exactly the limit");
         assert!(deleted_after(Duration::from_nanos(1)), "one tick more");
@@ -175,7 +175,7 @@ fn signer_labels_finalizers_owners_and_deletion_do_not_matter() {
     assert!(is_deleted(odd.clone()));
     let mut cluster = RehearsalCluster::of(&the_loop()).with::<CertificateSigningRequest>(odd);
     for _ in 0..2 {
-        let transcript = cluster.reconcile(&the_loop(), Key::cluster("pass"));
+        let transcript = cluster.reconcile(&the_loop(), Pass);
         assert!(transcript.starts_with("delete"), "again in each pass: {transcript}");
     }
     let live = cluster.live_object::<CertificateSigningRequest>(&Key::cluster("r")).unwrap();
@@ -206,7 +206,7 @@ fn failed_delete_does_not_stop_the_others_and_is_not_retried() {
                 &Key::cluster("b"),
                 ApiError::transport(reason, "refused"),
             );
-        let transcript = cluster.reconcile(&the_loop(), Key::cluster("pass"));
+        let transcript = cluster.reconcile(&the_loop(), Pass);
         assert_eq!(transcript.matches("delete ").count(), 3, "{transcript}");
         assert_eq!(transcript.matches("FAILED").count(), 1, "{transcript}");
         assert!(transcript.ends_with("requeue after 3600s\n"), "{transcript}");

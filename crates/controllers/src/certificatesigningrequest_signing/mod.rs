@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{CertificateSigningRequest, FullMeta as _, TRUE};
+use keleustes_objects::{CertificateSigningRequest, FullMeta as _, Key, TRUE};
 use keleustes_plan::{
-    BoxFuture, Context, Controller, Item, Loop, Plan, ReconcileError, Reconciler, Requeue, View, Write,
+    BoxFuture, Context, Controller, Loop, Plan, ReconcileError, Reconciler, Requeue, View, Write, WriteDraft,
 };
 use keleustes_x509::SigningJob;
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ enum Step {
 }
 
 impl Reconciler for SignerLoop {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let (write, wrapped) = match cx.gather(|view| self.decide(view, item)) {
             Step::Nothing => return Ok(Requeue::Forget),
             Step::Retry(error) => return Err(ReconcileError::because(error)),
@@ -103,7 +103,7 @@ impl Reconciler for SignerLoop {
 }
 
 impl SignerLoop {
-    fn decide(&self, view: &View<'_>, item: &Item) -> Step {
+    fn decide(&self, view: &View<'_>, item: &Key) -> Step {
         let request = view.get::<CertificateSigningRequest>(item);
         let Some(request) = request.filter(|request| is_to_be_signed(request, self.signer.name)) else {
             return Step::Nothing;
@@ -167,7 +167,7 @@ fn put_failure(request: &CertificateSigningRequest, violation: &str, view: &View
 
 /// The cached object with another status. Its resourceVersion makes the server refuse it if the request was denied,
 /// changed or re-created meanwhile.
-fn put_status(request: &CertificateSigningRequest, status: &Value) -> Write {
+fn put_status(request: &CertificateSigningRequest, status: &Value) -> WriteDraft {
     let spec: Value = serde_json::from_str(request.raw_spec.as_str()).unwrap_or_default();
     let body = json!({"metadata": request.full_meta_json(), "spec": spec, "status": status});
     Write::put(request, "status", body)

@@ -2,15 +2,29 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{CronJob, InternedStr, Job, OwnerReference};
-use keleustes_plan::{Change, Effects, Item, View};
+use keleustes_objects::{ArcStr, CronJob, InternedStr, Job, Key, OwnerReference};
+use keleustes_plan::{Change, Effects, QueueItem, View};
 
 use super::time_zones::TimeZones;
 use super::{decide, due, schedule};
 use crate::workloads::owners::resolve;
 
-/// An item with this attribute only records the event `UnParseableCronJobSchedule`; the value is the schedule.
-pub(super) const UNPARSEABLE: &str = "unparseable-schedule";
+/// The queue item of a CronJob whose new schedule is invalid, which only records the event `UnParseableCronJobSchedule`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Unparseable {
+    pub(super) key: Key,
+    pub(super) schedule: ArcStr,
+}
+
+impl QueueItem for Unparseable {
+    fn key(&self) -> Key {
+        self.key.clone()
+    }
+
+    fn text(&self) -> String {
+        format!("{} unparseable-schedule={}", self.key, self.schedule)
+    }
+}
 
 pub(super) fn cron_job_changed(
     zones: &TimeZones,
@@ -35,7 +49,7 @@ fn reschedule(cron_job: &CronJob, zones: &TimeZones, view: &View<'_>, queue: &mu
             let delay = due::delay(cron_job, view.now(), &schedule);
             queue.add_after(key, delay.unwrap_or(Duration::ZERO));
         }
-        Err(_) => queue.add(Item::from(key).with_attribute(UNPARSEABLE, cron_job.spec.schedule.clone())),
+        Err(_) => queue.add(Unparseable { key: key.clone(), schedule: cron_job.spec.schedule.clone() }),
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use keleustes_objects::{ApiError, CronJob, ErrorReason, Job, Key, Kind as _, PartialObjectMeta, Time};
 use keleustes_plan::{
-    Context, Item, Now, OnFailure, Outcome, Plan, PlannedEvent, PropagationPolicy, ReconcileError,
-    Reconciler, Requeue, Target, Write,
+    Context, Now, ObjectOr, OnFailure, Outcome, Plan, PlannedEvent, PropagationPolicy, ReconcileError,
+    Reconciler, Requeue, Target, Write, WriteDraft,
 };
 
 use super::decide::{self, Verdict};
-use super::enqueue::UNPARSEABLE;
+use super::enqueue::Unparseable;
 use super::schedule::Schedule;
 use super::time_zones::TimeZones;
 use super::{CREATION_SKEW, active, due, events, history, job};
@@ -20,10 +20,18 @@ pub(super) struct CronJobReconciler {
     pub(super) zones: TimeZones,
 }
 
-impl Reconciler for CronJobReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+impl Reconciler<ObjectOr<Unparseable>> for CronJobReconciler {
+    async fn reconcile(
+        &self,
+        cx: &mut Context<'_>,
+        item: &ObjectOr<Unparseable>,
+    ) -> Result<Requeue, ReconcileError> {
+        let (key, unparseable) = match item {
+            ObjectOr::Object(key) => (key, None),
+            ObjectOr::Other(Unparseable { key, schedule }) => (key, Some(schedule)),
+        };
         let gathered = cx.gather(|view| {
-            let cron_job = view.get::<CronJob>(item)?;
+            let cron_job = view.get::<CronJob>(key)?;
             let jobs = controlled_by(view.store::<Job>(), &**cron_job).cloned().collect();
             Some(Sync {
                 cached: (**cron_job).clone(),
@@ -34,9 +42,8 @@ impl Reconciler for CronJobReconciler {
             })
         });
         let Some(mut sync) = gathered else { return Ok(Requeue::Forget) };
-        let unparseable = item.attribute(UNPARSEABLE);
-        if !unparseable.is_empty() {
-            record(cx, [events::unparseable(&sync.cached, unparseable)]);
+        if let Some(schedule) = unparseable {
+            record(cx, [events::unparseable(&sync.cached, schedule)]);
             return Ok(Requeue::Forget);
         }
         trim_history(cx, &mut sync).await;
@@ -231,7 +238,7 @@ async fn delete_active(cx: &mut Context<'_>, sync: &mut Sync) -> Result<(), Reco
     Ok(())
 }
 
-fn delete(cron_job: &CronJob, target: Target) -> Write {
+fn delete(cron_job: &CronJob, target: Target) -> WriteDraft {
     let name = target.key.name.to_string();
     Write::delete_target(target)
         .propagation_policy(PropagationPolicy::Background)

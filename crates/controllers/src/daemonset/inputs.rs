@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{
-    ControllerRevision, DaemonSet, IntOrString, InternedStr, NO_EXECUTE, NO_SCHEDULE, Node, Placement, Pod,
-    RollingUpdateDaemonSet, Rounding, Taint, Time, Toleration, first_that_tolerates,
+    ControllerRevision, DaemonSet, IntOrString, InternedStr, Key, NO_EXECUTE, NO_SCHEDULE, Node, Placement,
+    Pod, RollingUpdateDaemonSet, Rounding, Taint, Time, Toleration, first_that_tolerates,
 };
-use keleustes_plan::{Context, Item, Now, ReconcileError, View};
+use keleustes_plan::{Context, Now, ReconcileError, View};
 
 use super::pods::tolerations;
 use crate::workloads::adoption::{Claimed, claim};
@@ -96,7 +96,7 @@ impl Gathered {
     /// If the selector is invalid.
     pub(super) fn gather(
         view: &View<'_>,
-        item: &Item,
+        item: &Key,
         comparison_operators: bool,
     ) -> Option<Result<Self, String>> {
         let set = view.get::<DaemonSet>(item)?.clone();

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::DaemonSet;
+use keleustes_objects::{DaemonSet, Key};
 use keleustes_plan::{
-    Context, InvolvedObject, Item, Memory, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue,
-    StatusUrgency, View,
+    Context, InvolvedObject, Memory, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, StatusUrgency,
+    View,
 };
 
 use super::backoff::FailedPodBackoff;
@@ -55,7 +55,7 @@ impl DaemonSetReconciler {
 
 /// The plan for a DaemonSet that is not reconciled: one that selects all pods gets an event, a terminating
 /// one no write at all.
-fn plan_without_reconcile(view: &View<'_>, item: &Item) -> Option<Plan> {
+fn plan_without_reconcile(view: &View<'_>, item: &Key) -> Option<Plan> {
     let set: &Arc<DaemonSet> = view.get::<DaemonSet>(item)?;
     let mut plan = Plan::none();
     if set.spec.selector.as_ref().is_some_and(|selector| selector.is_empty()) {
@@ -67,7 +67,7 @@ fn plan_without_reconcile(view: &View<'_>, item: &Item) -> Option<Plan> {
 }
 
 impl Reconciler for DaemonSetReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         if let Some(plan) = cx.gather(|view| plan_without_reconcile(view, item)) {
             return cx.apply(plan).await.all_done().map(|()| Requeue::Forget);
         }

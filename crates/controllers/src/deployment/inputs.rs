@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{Annotations, Deployment, FullMeta as _, Pod, ReplicaSet, Time};
-use keleustes_plan::{Item, Store, View};
+use keleustes_objects::{Annotations, Deployment, FullMeta as _, Key, Pod, ReplicaSet, Time};
+use keleustes_plan::{Store, View};
 
 use super::annotations;
 use super::bounds::Bounds;
@@ -33,7 +33,7 @@ pub(super) struct Inputs {
 impl Inputs {
     /// The Deployment and the ReplicaSets that it claims. `None` if there is no Deployment, or its selector
     /// is missing or invalid.
-    pub(super) fn claim(view: &View<'_>, item: &Item) -> Option<(Arc<Deployment>, Claimed<ReplicaSet>)> {
+    pub(super) fn claim(view: &View<'_>, item: &Key) -> Option<(Arc<Deployment>, Claimed<ReplicaSet>)> {
         let deployment = view.get::<Deployment>(item)?.clone();
         let selector = deployment.spec.selector.as_ref()?.matcher().ok()?;
         let candidates = controlled_by_or_orphans(view.store::<ReplicaSet>(), &*deployment);

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{ApiError, Deployment, ErrorReason, ReplicaSet, ResourceVersion, Uid};
+use keleustes_objects::{ApiError, Deployment, ErrorReason, Key, ReplicaSet, ResourceVersion, Uid};
 use keleustes_plan::{
-    Context, InvolvedObject, Item, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View,
-    Write,
+    Context, InvolvedObject, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View, Write,
 };
 
 use super::creation::NewReplicaSet;
@@ -206,7 +205,7 @@ fn created_set(creation: &NewReplicaSet, version: ResourceVersion, uid: Uid) -> 
 
 /// A Deployment whose selector is empty would claim all ReplicaSets of its namespace; it gets a warning event
 /// instead.
-fn selects_everything(view: &View<'_>, item: &Item) -> Option<Plan> {
+fn selects_everything(view: &View<'_>, item: &Key) -> Option<Plan> {
     let deployment: &Arc<Deployment> = view.get::<Deployment>(item)?;
     deployment.spec.selector.as_ref().filter(|selector| selector.is_empty())?;
     let mut plan = Plan::none();
@@ -225,7 +224,7 @@ fn selects_everything(view: &View<'_>, item: &Item) -> Option<Plan> {
 }
 
 impl Reconciler for DeploymentReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         if let Some(plan) = cx.gather(|view| selects_everything(view, item)) {
             return cx.apply(plan).await.all_done().map(|()| Requeue::Forget);
         }

@@ -10,7 +10,7 @@ use super::indexes::{CLAIMS_BY_DEVICE, SLICES_BY_POOL, device_value, pool_value}
 use super::memory::{EvictionMemory, STATUS_PERIOD};
 use super::pods::pods_of;
 use super::taints::selects;
-use super::{DeviceTaintEvictionOptions, pod_item, rule_item};
+use super::{DeviceTaintEvictionOptions, EvictionItem};
 
 /// Enqueues items on changes.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ impl Enqueuer {
         if let Some(gone) = replaced {
             let rules = self.memory.with(|memory| memory.forget(&gone.meta.key, &gone.meta.uid));
             for rule in rules.into_iter().flatten() {
-                queue.add_after(rule_item(&rule.key, &rule.uid), STATUS_PERIOD);
+                queue.add_after(EvictionItem::Rule(rule.key.clone(), rule.uid.clone()), STATUS_PERIOD);
             }
         }
         let fields = |pod: &Arc<Pod>| {
@@ -35,7 +35,7 @@ impl Enqueuer {
         };
         let is_relevant = !change.is_deletion() && change.old().map(fields) != change.new().map(fields);
         if is_relevant && !pod.node_name.is_empty() && !pod.spec.resource_claims.is_empty() {
-            queue.add(pod_item(&pod.meta.key, &pod.meta.uid));
+            queue.add(EvictionItem::Pod(pod.meta.key.clone(), pod.meta.uid.clone()));
         }
     }
 
@@ -49,7 +49,7 @@ impl Enqueuer {
     fn enqueue_pods_of(&self, claim: &ResourceClaim, view: &View<'_>, queue: &mut Effects) {
         for pod in pods_of(view, claim, &self.options) {
             if !pod.node_name.is_empty() {
-                queue.add(pod_item(&pod.meta.key, &pod.meta.uid));
+                queue.add(EvictionItem::Pod(pod.meta.key.clone(), pod.meta.uid.clone()));
             }
         }
     }
@@ -98,7 +98,7 @@ impl Enqueuer {
         }
         if let Some(rule) = change.new() {
             self.memory.with(|memory| memory.hurry_status(&rule.meta.uid));
-            queue.add(rule_item(&rule.meta.key, &rule.meta.uid));
+            queue.add(EvictionItem::Rule(rule.meta.key.clone(), rule.meta.uid.clone()));
         }
         for rule in change.old_and_new().filter(|rule| rule.taint.effect == NO_EXECUTE) {
             for claim in claims_of(view, rule) {

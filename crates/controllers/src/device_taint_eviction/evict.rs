@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::memory::EvictionMemory;
 use super::pods::eviction_of;
 use super::taints::{Eviction, RuleRef, no_execute_rules};
-use super::{DELETED, DELETION_DURATION, DeviceTaintEvictionOptions, rule_item};
+use super::{DELETED, DELETION_DURATION, DeviceTaintEvictionOptions, EvictionItem};
 use crate::disruption_target;
 
 const REASON: &str = "DeletionByDeviceTaintManager";
@@ -71,7 +71,7 @@ fn report_to_rules(
 ) {
     for rule in rules {
         memory.with(|memory| memory.delay_status(&rule.uid, now.monotonic));
-        cx.enqueue(rule_item(&rule.key, &rule.uid));
+        cx.enqueue(EvictionItem::Rule(rule.key.clone(), rule.uid.clone()));
     }
 }
 

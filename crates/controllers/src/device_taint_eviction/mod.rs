@@ -20,7 +20,7 @@ mod taints;
 
 use keleustes_objects::{DeviceClass, DeviceTaintRule, Key, Pod, ResourceClaim, ResourceSlice, Uid};
 use keleustes_plan::{
-    Buckets, Context, Controller, Grant, Item, Loop, Memory, Metric, ReconcileError, Reconciler, Requeue,
+    Buckets, Context, Controller, Grant, Loop, Memory, Metric, QueueItem, ReconcileError, Reconciler, Requeue,
 };
 
 use enqueue::Enqueuer;
@@ -101,18 +101,25 @@ fn the_loop(options: DeviceTaintEvictionOptions) -> Loop {
     the_loop
 }
 
-/// The attributes of an item: what its key names, and the UID of that object.
-const KIND: &str = "kind";
-const UID: &str = "uid";
-const POD: &str = "pod";
-const RULE: &str = "rule";
-
-fn pod_item(key: &Key, uid: &Uid) -> Item {
-    Item::from(key).with_attribute(KIND, POD).with_attribute(UID, &*uid.to_string())
+/// A queue item: an object with its UID.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum EvictionItem {
+    Pod(Key, Uid),
+    Rule(Key, Uid),
 }
 
-fn rule_item(key: &Key, uid: &Uid) -> Item {
-    Item::from(key).with_attribute(KIND, RULE).with_attribute(UID, &*uid.to_string())
+impl QueueItem for EvictionItem {
+    fn key(&self) -> Key {
+        let (Self::Pod(key, _) | Self::Rule(key, _)) = self;
+        key.clone()
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Pod(key, uid) => format!("{key} kind=pod uid={uid}"),
+            Self::Rule(key, uid) => format!("{key} kind=rule uid={uid}"),
+        }
+    }
 }
 
 struct EvictionReconciler {
@@ -120,13 +127,11 @@ struct EvictionReconciler {
     memory: Memory<EvictionMemory>,
 }
 
-impl Reconciler for EvictionReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let uid = Uid::from(item.attribute(UID));
-        if item.attribute(KIND) == RULE {
-            rule::reconcile(&self.options, &self.memory, cx, item, &uid).await
-        } else {
-            evict::reconcile(&self.options, &self.memory, cx, item, &uid).await
+impl Reconciler<EvictionItem> for EvictionReconciler {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &EvictionItem) -> Result<Requeue, ReconcileError> {
+        match item {
+            EvictionItem::Pod(key, uid) => evict::reconcile(&self.options, &self.memory, cx, key, uid).await,
+            EvictionItem::Rule(key, uid) => rule::reconcile(&self.options, &self.memory, cx, key, uid).await,
         }
     }
 }

@@ -60,12 +60,12 @@ impl TestCluster {
     }
 
     fn pod(&mut self) -> String {
-        let item = pod_item(&Key::namespaced("a", "web"), &"u-web".into());
+        let item = EvictionItem::Pod(Key::namespaced("a", "web"), "u-web".into());
         self.rehearsal.outline(&self.a_loop, item)
     }
 
     fn rule(&mut self, name: &str) -> String {
-        let item = rule_item(&Key::cluster(name), &format!("u-{name}").as_str().into());
+        let item = EvictionItem::Rule(Key::cluster(name), format!("u-{name}").as_str().into());
         self.rehearsal.reconcile(&self.a_loop, item)
     }
 
@@ -422,7 +422,7 @@ fn changed_taints_enqueue_the_pods_of_the_device() {
 fn eviction_marks_and_deletes_the_live_pod_once() {
     let mut cluster = test_cluster().with::<ResourceSlice>(slice("s", 1, &json!([taint("NoExecute")])));
     cluster.later(3);
-    let item = pod_item(&Key::namespaced("a", "web"), &"u-web".into());
+    let item = EvictionItem::Pod(Key::namespaced("a", "web"), "u-web".into());
     let transcript = cluster.rehearsal.reconcile(&cluster.a_loop, item);
     let condition = json!({"status": {"conditions": [{
         "lastTransitionTime": "2027-01-15T08:00:03Z", "message": "Device Taint manager: deleting due to NoExecute taint",
@@ -537,8 +537,11 @@ fn rule_reports_its_pending_pods() {
     assert_eq!(cluster.rule("r"), "");
     cluster.put::<DeviceTaintRule>(rule("r", json!({}), taint("NoExecute")));
     assert_eq!(cluster.condition("r"), reported("False", "NotStarted", ""));
-    let applied =
-        cluster.rehearsal.bodies(&cluster.a_loop, rule_item(&Key::cluster("r"), &"u-r".into()), "apply ");
+    let applied = cluster.rehearsal.bodies(
+        &cluster.a_loop,
+        EvictionItem::Rule(Key::cluster("r"), "u-r".into()),
+        "apply ",
+    );
     assert_eq!(applied[0].1["metadata"], json!({"uid": "u-r"}));
     let condition = &applied[0].1["status"]["conditions"][0];
     assert_eq!(
@@ -565,7 +568,7 @@ fn rule_reports_its_pending_pods() {
     assert_eq!(cluster.condition("r"), reported("True", "PodsPendingEviction", message));
     // Of another UID.
     let transcript =
-        cluster.rehearsal.reconcile(&cluster.a_loop, rule_item(&Key::cluster("r"), &"u-old".into()));
+        cluster.rehearsal.reconcile(&cluster.a_loop, EvictionItem::Rule(Key::cluster("r"), "u-old".into()));
     assert_eq!(transcript, "");
 }
 
@@ -655,7 +658,7 @@ fn recreated_rule_starts_again() {
     let mut new = rule("r", json!({"device": "other"}), taint("NoExecute"));
     new["metadata"]["uid"] = json!("u-new");
     assert_eq!(cluster.put::<DeviceTaintRule>(new)[0], "r kind=rule uid=u-new");
-    let item = rule_item(&Key::cluster("r"), &"u-new".into());
+    let item = EvictionItem::Rule(Key::cluster("r"), "u-new".into());
     let transcript = cluster.rehearsal.reconcile(&cluster.a_loop, item);
     assert!(transcript.contains("NotStarted") && !transcript.contains("evicted since"), "{transcript}");
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keleustes_objects::{ErrorReason, Object as _, OwnerReference, Pod, PodDisruptionBudget, Uid};
+use keleustes_objects::{ErrorReason, Key, Object as _, OwnerReference, Pod, PodDisruptionBudget, Uid};
 use keleustes_plan::{
-    Context, Effects, Item, OnFailure, Outcome, Plan, ReconcileError, Reconciler, Requeue, View, Write,
+    Context, Effects, OnFailure, Outcome, Plan, ReconcileError, Reconciler, Requeue, View, Write,
 };
 
 use super::counts::{self, PodCounts};
@@ -20,7 +20,7 @@ pub(super) struct BudgetReconciler;
 pub(super) struct Recheck;
 
 impl Reconciler for Recheck {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let mut effects = Effects::default();
         effects.enqueue_rate_limited(QUEUE, item.clone());
         cx.effects(effects);
@@ -48,7 +48,7 @@ enum CachedController {
 }
 
 impl Inputs {
-    fn gather(view: &View<'_>, item: &Item) -> Option<Self> {
+    fn gather(view: &View<'_>, item: &Key) -> Option<Self> {
         let budget = view.get::<PodDisruptionBudget>(item)?.clone();
         let pods = selected_pods(view, &budget);
         let needs_scale = counts::needs_scale(&budget.spec);
@@ -83,7 +83,7 @@ impl CachedController {
 }
 
 impl Reconciler for BudgetReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let Some(inputs) = cx.gather(|view| Inputs::gather(view, item)) else { return Ok(Requeue::Forget) };
         let Inputs { budget, pods, .. } = &inputs;
         let mut plan = Plan::none();

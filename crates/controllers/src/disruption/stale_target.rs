@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{Object as _, Pod};
-use keleustes_plan::{Change, Effects, Item, Now, PatchKind, Plan, View, Write};
+use keleustes_objects::{Key, Object as _, Pod};
+use keleustes_plan::{Change, Effects, Now, PatchKind, Plan, View, Write};
 use serde_json::json;
 
 use super::DELETION_TIMEOUT;
@@ -22,7 +22,7 @@ pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, enqueue: &mut E
 }
 
 /// Resets the condition, or waits until it is stale.
-pub(super) fn decide(view: &View<'_>, item: &Item) -> Plan {
+pub(super) fn decide(view: &View<'_>, item: &Key) -> Plan {
     let now = view.now();
     let Some(pod) = view.get::<Pod>(item) else { return Plan::none() };
     let Some(delay) = stale_after(pod, now) else { return Plan::none() };

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use keleustes_objects::{Endpoints, Key, Pod, Service};
-use keleustes_plan::{Controller, Grant, Loop, Memory};
+use keleustes_plan::{Controller, Grant, Loop, Memory, QueueItem};
 
 use crate::service_endpoints::{PodChange, TriggerTime};
 use reconcile::EndpointsReconciler;
@@ -80,13 +80,17 @@ fn the_loop(options: &EndpointsOptions) -> Loop {
                 queue.add(&change.latest().meta.key);
             }
         })
-        .initial_item(leftovers_key())
+        .initial_item(Leftovers)
 }
 
-/// The queue item for the Endpoints that a previous process left behind. It cannot be a Service, because it has no
-/// namespace.
-fn leftovers_key() -> Key {
-    Key::cluster("leftovers")
+/// The queue item for the Endpoints that a previous process left behind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Leftovers;
+
+impl QueueItem for Leftovers {
+    fn text(&self) -> String {
+        "leftovers".to_owned()
+    }
 }
 
 /// The state that the controller keeps in the process. A new process starts without it: the first write for a Service

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use keleustes_objects::{Endpoints, ErrorReason, FullMeta as _, Key, Pod, Service};
-use keleustes_plan::{Context, Item, Memory, Plan, ReconcileError, Reconciler, Requeue, View, Write};
+use keleustes_plan::{Context, Memory, ObjectOr, Plan, ReconcileError, Reconciler, Requeue, View, Write};
 
 use super::desired::Desired;
-use super::{EndpointsMemory, leftovers_key};
+use super::{EndpointsMemory, Leftovers};
 use crate::service_endpoints::{LEADER, pod_selector, selected_pods};
 
 /// Reconciles Services, and the Endpoints that a previous process left behind.
@@ -21,9 +21,18 @@ enum Gathered {
     Decided(Plan),
 }
 
-impl Reconciler for EndpointsReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        self.sync(cx, &item.key).await?;
+impl Reconciler<ObjectOr<Leftovers>> for EndpointsReconciler {
+    async fn reconcile(
+        &self,
+        cx: &mut Context<'_>,
+        item: &ObjectOr<Leftovers>,
+    ) -> Result<Requeue, ReconcileError> {
+        match item {
+            ObjectOr::Object(key) => self.sync(cx, key).await?,
+            ObjectOr::Other(Leftovers) => {
+                cx.gather(leftovers).into_iter().for_each(|key| cx.enqueue(key));
+            }
+        }
         Ok(Requeue::Forget)
     }
 }
@@ -34,10 +43,6 @@ impl EndpointsReconciler {
     }
 
     async fn sync(&self, cx: &mut Context<'_>, key: &Key) -> Result<(), ReconcileError> {
-        if *key == leftovers_key() {
-            cx.gather(leftovers).into_iter().for_each(|key| cx.enqueue(key));
-            return Ok(());
-        }
         let plan = match cx.gather(|view| self.decide(view, key)) {
             Gathered::Decided(plan) => plan,
             Gathered::Deleted(Some(endpoints)) => delete(&endpoints),

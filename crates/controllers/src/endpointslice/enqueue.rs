@@ -7,7 +7,7 @@ use keleustes_plan::{Change, Effects, Memory, View};
 
 use super::gather::zone_of;
 use super::memory::EndpointSliceMemory;
-use super::{EndpointSliceOptions, MANAGED_BY, zones_key};
+use super::{EndpointSliceOptions, MANAGED_BY, Zones};
 use crate::service_endpoints::{PodChange, selects, slices};
 
 /// The delay before a Service is enqueued after another client changed one of its slices.
@@ -72,7 +72,7 @@ impl ServiceEnqueuer {
             _ => true,
         };
         if affects_zones {
-            queue.add(zones_key());
+            queue.add(Zones);
         }
     }
 

@@ -30,8 +30,8 @@ mod zones;
 
 use std::time::Duration;
 
-use keleustes_objects::{EndpointSlice, InternedStr, Key, Node, Pod, Service};
-use keleustes_plan::{Controller, Grant, Index, Loop, Memory, RateLimiter};
+use keleustes_objects::{EndpointSlice, InternedStr, Node, Pod, Service};
+use keleustes_plan::{Controller, Grant, Index, Loop, Memory, QueueItem, RateLimiter};
 
 use enqueue::ServiceEnqueuer;
 use memory::EndpointSliceMemory;
@@ -109,7 +109,12 @@ const BY_SERVICE: Index<EndpointSlice> = Index {
     },
 };
 
-/// The queue item for the zones of the cluster. It cannot be a Service, because it has no namespace.
-fn zones_key() -> Key {
-    Key::cluster("zones")
+/// The queue item for the zones of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Zones;
+
+impl QueueItem for Zones {
+    fn text(&self) -> String {
+        "zones".to_owned()
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keleustes_objects::{EndpointSlice, Key, Node, Service, Time};
 use keleustes_plan::{
-    Context, InvolvedObject, Item, Memory, OnFailure, Plan, PlannedEvent, ReconcileError, Reconciler,
+    Context, InvolvedObject, Memory, ObjectOr, OnFailure, Plan, PlannedEvent, ReconcileError, Reconciler,
     Requeue, View,
 };
 
@@ -14,7 +14,7 @@ use super::hints::{HintMode, set_hints};
 use super::memory::EndpointSliceMemory;
 use super::packing::SliceChanges;
 use super::writes::{SliceWriter, delete_unsupported_type};
-use super::{EndpointSliceOptions, metrics, topology, zones_key};
+use super::{EndpointSliceOptions, Zones, metrics, topology};
 use crate::service_endpoints::{AddressType, SliceWrite, SliceWriteError, WrittenSlice};
 
 /// The debounce interval for changes of pods, per slice that a reconcile writes. Every write goes to every
@@ -40,19 +40,23 @@ struct SyncErrors {
     outage: bool,
 }
 
-impl Reconciler for EndpointSliceReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        if item.key == zones_key() {
+impl Reconciler<ObjectOr<Zones>> for EndpointSliceReconciler {
+    async fn reconcile(
+        &self,
+        cx: &mut Context<'_>,
+        item: &ObjectOr<Zones>,
+    ) -> Result<Requeue, ReconcileError> {
+        let ObjectOr::Object(service) = item else {
             self.update_zones(cx);
             return Ok(Requeue::Forget);
-        }
+        };
         // A pod change during the previous reconcile came too late for that reconcile and was enqueued
         // before its debounce interval started.
-        let debounce_remaining = self.debounce_remaining(cx, &item.key);
+        let debounce_remaining = self.debounce_remaining(cx, service);
         if !debounce_remaining.is_zero() {
             return Ok(Requeue::KeepBackoff(debounce_remaining));
         }
-        let result = self.sync_service(cx, &item.key).await;
+        let result = self.sync_service(cx, service).await;
         cx.measure(metrics::SYNCS.increment(&[if result.is_ok() { "success" } else { "error" }]));
         result.map(|()| Requeue::Forget)
     }

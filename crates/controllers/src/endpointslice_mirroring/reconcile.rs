@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use keleustes_objects::{EndpointSlice, Endpoints, ErrorReason, Key, Service};
 use keleustes_plan::{
-    Applied, Context, InvolvedObject, Item, Memory, OnFailure, Outcome, Plan, PlannedEvent, ReconcileError,
-    Reconciler, Requeue, View,
+    Applied, Context, InvolvedObject, Memory, OnFailure, Outcome, Plan, PlannedEvent, ReconcileError,
+    Reconciler, Requeue, View, Write,
 };
 
 use super::changes::{MirroredMeta, SliceChanges};
 use super::desired::Desired;
 use super::memory::MirroringMemory;
-use super::writes::{delete, writes};
+use super::writes::writes;
 use super::{BY_ENDPOINTS, EndpointSliceMirroringOptions, is_mirrorable, metrics};
 use crate::service_endpoints::{OwnWrite, SliceWrite, SliceWriteError, WrittenSlice, is_observed};
 
@@ -40,9 +40,9 @@ impl Inputs {
 }
 
 impl Reconciler for MirroringReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let started_at = cx.gather(|view| view.now().monotonic);
-        let result = self.sync(cx, &item.key).await;
+        let result = self.sync(cx, item).await;
         let took = cx.gather(|view| view.now().monotonic).saturating_sub(started_at);
         cx.measure(metrics::SYNC_DURATION.measurement(&[], took.as_secs_f64()));
         result.map(|()| Requeue::Forget)
@@ -137,8 +137,10 @@ impl MirroringReconciler {
         }
         let mut plan = Plan::none();
         let each = |slice: &Arc<EndpointSlice>| {
-            let write = delete(slice).write.ignoring_errors(&[ErrorReason::NotFound]);
-            write.because("the Endpoints are not mirrored").on_failure(OnFailure::ReturnOutcome)
+            Write::delete(&**slice)
+                .ignoring_errors(&[ErrorReason::NotFound])
+                .on_failure(OnFailure::ReturnOutcome)
+                .because("the Endpoints are not mirrored")
         };
         plan.push_parallel(slices.iter().map(each).collect());
         let Applied { outcomes, error } = cx.apply(plan).await;

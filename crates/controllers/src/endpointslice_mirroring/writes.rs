@@ -39,7 +39,7 @@ fn update(endpoints: &Endpoints, meta: &MirroredMeta, slice: &EndpointSlice, dra
 }
 
 /// Deletes a slice that the Endpoints do not need.
-pub(super) fn delete(slice: &EndpointSlice) -> SliceWrite {
+fn delete(slice: &EndpointSlice) -> SliceWrite {
     SliceWrite {
         operation: Operation::Delete,
         write: Write::delete(slice).because("the Endpoints do not need the slice"),

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use keleustes_objects::{EphemeralVolumesPod, InternedStr, Key, PersistentVolumeClaim, Pod, Resource};
 use keleustes_plan::{
-    Change, Context, Controller, Effects, Grant, InvolvedObject, Item, Loop, Metric, OnFailure, Outcome,
-    Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View, Write,
+    Change, Context, Controller, Effects, Grant, InvolvedObject, Loop, Metric, OnFailure, Outcome, Plan,
+    PlannedEvent, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::{Value, json};
 
@@ -107,7 +107,7 @@ enum Step {
 }
 
 impl Reconciler for EphemeralVolumes {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let Some((pod, steps)) = cx.gather(|view| gather(view, item)) else {
             return Ok(Requeue::Forget);
         };
@@ -140,7 +140,7 @@ impl Reconciler for EphemeralVolumes {
 
 /// A pod that is not terminating, and its ephemeral volumes without a claim of their own, in the order of the spec up to
 /// the first whose name is taken.
-fn gather(view: &View<'_>, item: &Item) -> Option<(Arc<Pod>, Vec<Step>)> {
+fn gather(view: &View<'_>, item: &Key) -> Option<(Arc<Pod>, Vec<Step>)> {
     let pod = view.get::<Pod>(item).filter(|pod| !pod.is_terminating())?;
     let mut steps = Vec::new();
     for volume in &pod.spec.ephemeral_volumes {

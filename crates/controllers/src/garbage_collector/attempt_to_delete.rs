@@ -3,7 +3,7 @@
 
 use keleustes_objects::{ErrorReason, Key, ObjectMeta, OwnerReference, TypeMeta, Uid};
 use keleustes_plan::{
-    Context, Effects, Item, Memory, OnFailure, Outcome, Plan, PropagationPolicy, ReconcileError, Reconciler,
+    Context, Effects, Memory, OnFailure, Outcome, Plan, PropagationPolicy, ReconcileError, Reconciler,
     Requeue, Target, Write,
 };
 
@@ -11,7 +11,7 @@ use super::graph::{FOREGROUND, Node, ORPHAN};
 use super::identity::Identity;
 use super::lookup::{get_live, reconcile_error, resolve_target};
 use super::references::{OwnerReferencesPatch, without_finalizer};
-use super::{ATTEMPT_TO_DELETE, Graph, GraphEffects, VIRTUAL, item_of};
+use super::{ATTEMPT_TO_DELETE, Graph, GraphEffects, NodeItem};
 
 /// Maximum DELETE attempts in one reconcile while unrelated writers change the object; after that the item is
 /// requeued.
@@ -40,13 +40,12 @@ enum Deleted {
     Absent,
 }
 
-impl Reconciler for AttemptToDelete {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let uid = Uid::from(&*item.key.name);
-        let Some(node) = self.memory.with(|graph| graph.node(&uid)) else { return Ok(Requeue::Forget) };
+impl Reconciler<NodeItem> for AttemptToDelete {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &NodeItem) -> Result<Requeue, ReconcileError> {
+        let Some(node) = self.memory.with(|graph| graph.node(&item.uid)) else { return Ok(Requeue::Forget) };
         // The object was observed since it was enqueued as virtual; if it must be checked, it was enqueued
         // again.
-        let observed_since = !item.attribute(VIRTUAL).is_empty() && !node.is_virtual;
+        let observed_since = item.is_virtual && !node.is_virtual;
         // A deletionTimestamp is never removed, so the watch will deliver the deletion.
         let is_terminating = node.being_deleted && !node.deleting_dependents;
         if observed_since || is_terminating {
@@ -100,7 +99,8 @@ impl AttemptToDelete {
         }
         let mut effects = Effects::default();
         for dependent in blocking.iter().filter(|dependent| !dependent.deleting_dependents) {
-            effects.enqueue(ATTEMPT_TO_DELETE, item_of(&dependent.identity.uid, dependent.is_virtual));
+            let uid = dependent.identity.uid.clone();
+            effects.enqueue(ATTEMPT_TO_DELETE, NodeItem { uid, is_virtual: dependent.is_virtual });
         }
         cx.effects(effects);
         Ok(())

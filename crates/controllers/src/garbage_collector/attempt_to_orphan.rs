@@ -1,23 +1,22 @@
 //! Reconciles `attempt_to_orphan`: removes an owner from the ownerReferences of its dependents, then removes
 //! its finalizer `orphan`.
 
-use keleustes_objects::Uid;
-use keleustes_plan::{Context, Item, Memory, Plan, ReconcileError, Reconciler, Requeue};
+use keleustes_plan::{Context, Memory, Plan, ReconcileError, Reconciler, Requeue};
 
-use super::Graph;
 use super::graph::ORPHAN;
 use super::lookup::resolve_target;
 use super::references::{OwnerReferencesPatch, without_finalizer};
+use super::{Graph, NodeItem};
 
 /// The reconciler of the `attempt_to_orphan` queue.
 pub(super) struct AttemptToOrphan {
     pub(super) memory: Memory<Graph>,
 }
 
-impl Reconciler for AttemptToOrphan {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let uid = Uid::from(&*item.key.name);
-        let known = self.memory.with(|graph| Some((graph.node(&uid)?, graph.dependents(&uid))));
+impl Reconciler<NodeItem> for AttemptToOrphan {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &NodeItem) -> Result<Requeue, ReconcileError> {
+        let uid = &item.uid;
+        let known = self.memory.with(|graph| Some((graph.node(uid)?, graph.dependents(uid))));
         let Some((owner, dependents)) = known else { return Ok(Requeue::Forget) };
         let mut patches = Vec::new();
         for dependent in dependents {
@@ -25,7 +24,7 @@ impl Reconciler for AttemptToOrphan {
             if let Some(target) = resolve_target(cx, &dependent.identity).await? {
                 patches.push(OwnerReferencesPatch::remove_owners(
                     &target,
-                    std::slice::from_ref(&uid),
+                    std::slice::from_ref(uid),
                     "its owner is deleted with propagationPolicy Orphan",
                 ));
             }

@@ -1,7 +1,7 @@
 //! Maps identities to REST resources and reads objects live.
 
 use keleustes_objects::{ApiError, Key, ObjectMeta, TypeMeta};
-use keleustes_plan::{Context, ReconcileError, Target};
+use keleustes_plan::{Context, Precondition, ReconcileError, Target};
 
 use super::identity::Identity;
 
@@ -26,7 +26,7 @@ pub(super) async fn resolve_target(
         (true, false) => identity.key.clone(),
         (false, _) => Key::cluster(identity.key.name.clone()),
     };
-    Ok(Some(Target { resource, key, uid: identity.uid.clone() }))
+    Ok(Some(Target { resource, key, uid: identity.uid.clone(), precondition: Precondition::Uid }))
 }
 
 /// Reads an object live; `None` if it does not exist or has another UID.
@@ -34,7 +34,7 @@ pub(super) async fn get_live(
     cx: &mut Context<'_>,
     target: &Target,
 ) -> Result<Option<ObjectMeta>, ReconcileError> {
-    let Target { resource, key, uid } = target;
+    let Target { resource, key, uid, .. } = target;
     let response = cx.fetch_metadata(resource, key).await;
     let found = response.map_err(|error| reconcile_error(&format!("reading {resource} {key}"), &error))?;
     Ok(found.map(|object| object.meta).filter(|meta| meta.uid == *uid))

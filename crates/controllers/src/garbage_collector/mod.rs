@@ -23,8 +23,8 @@ mod identity;
 mod lookup;
 mod references;
 
-use keleustes_objects::Uid;
-use keleustes_plan::{Controller, DebugPage, Effects, Grant, Item, Loop, Memory, Metric, QpsMultiplier};
+use keleustes_objects::{Key, Uid};
+use keleustes_plan::{Controller, DebugPage, Effects, Grant, Loop, Memory, Metric, QpsMultiplier, QueueItem};
 
 pub use graph::{Graph, GraphEffects};
 
@@ -101,13 +101,22 @@ fn debug_page(memory: &Memory<Graph>, path: &str, query: &[(String, String)]) ->
     Some(DebugPage { content_type: "text/vnd.graphviz", body: dot::to_dot(&dump) })
 }
 
-/// Attribute of an item that was enqueued while its node was virtual.
-const VIRTUAL: &str = "virtual";
-
 /// The queue item of a node.
-fn item_of(uid: &Uid, is_virtual: bool) -> Item {
-    let item = Item::from(keleustes_objects::Key::cluster(uid.to_string()));
-    if is_virtual { item.with_attribute(VIRTUAL, "true") } else { item }
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct NodeItem {
+    uid: Uid,
+    /// Whether it was enqueued while its node was virtual.
+    is_virtual: bool,
+}
+
+impl QueueItem for NodeItem {
+    fn key(&self) -> Key {
+        Key::cluster(self.uid.to_string())
+    }
+
+    fn text(&self) -> String {
+        format!("{}{}", self.uid, if self.is_virtual { " virtual=true" } else { "" })
+    }
 }
 
 impl From<GraphEffects> for Effects {
@@ -115,7 +124,7 @@ impl From<GraphEffects> for Effects {
         let mut effects = Self::default();
         graph_effects.events.into_iter().for_each(|event| effects.record(event));
         for attempt in graph_effects.attempts_to_delete {
-            let item = item_of(&attempt.uid, attempt.is_virtual);
+            let item = NodeItem { uid: attempt.uid.clone(), is_virtual: attempt.is_virtual };
             if attempt.rate_limited {
                 effects.enqueue_rate_limited(ATTEMPT_TO_DELETE, item);
             } else {
@@ -123,7 +132,7 @@ impl From<GraphEffects> for Effects {
             }
         }
         for uid in &graph_effects.attempts_to_orphan {
-            effects.enqueue(ATTEMPT_TO_ORPHAN, item_of(uid, false));
+            effects.enqueue(ATTEMPT_TO_ORPHAN, NodeItem { uid: uid.clone(), is_virtual: false });
         }
         effects
     }

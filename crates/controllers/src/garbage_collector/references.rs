@@ -1,7 +1,9 @@
 //! Patches of ownerReferences and finalizers, as strategic merge patch and as JSON merge patch.
 
 use keleustes_objects::{ErrorReason, ObjectMeta, Uid};
-use keleustes_plan::{Context, OnFailure, Outcome, PatchKind, Plan, ReconcileError, Target, Write};
+use keleustes_plan::{
+    Context, OnFailure, Outcome, PatchKind, Plan, ReconcileError, Target, Write, WriteDraft,
+};
 use serde_json::{Value, json};
 
 use super::lookup::reconcile_error;
@@ -57,7 +59,7 @@ impl OwnerReferencesPatch {
             let new = merge(old.clone());
             (new != *old).then(|| json!({"ownerReferences": or_null(new)}))
         });
-        let finish = |write: Write| write.because(because).on_failure(OnFailure::ReturnOutcome);
+        let finish = |draft: WriteDraft| draft.because(because).on_failure(OnFailure::ReturnOutcome);
         Self { strategic: finish(strategic), merge: finish(merge) }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use keleustes_objects::{ApiError, ApiResource, DiscoveredResources, Key, PartialObjectMeta, Resource, Uid};
 use keleustes_plan::rehearsal::RehearsalCluster;
-use keleustes_plan::{Controller, Effects, Observer};
+use keleustes_plan::{Controller, Effects, Item, Observer};
 use serde_json::{Value, json};
 
 use super::*;
@@ -111,15 +111,15 @@ impl TestCluster {
     }
 
     fn attempt_to_delete(&mut self, uid: &str) -> String {
-        self.rehearsal.reconcile(&self.controller.loops[0], item_of(&Uid::from(uid), false))
+        self.rehearsal.reconcile(&self.controller.loops[0], NodeItem { uid: uid.into(), is_virtual: false })
     }
 
     fn attempt_to_delete_virtual(&mut self, uid: &str) -> String {
-        self.rehearsal.reconcile(&self.controller.loops[0], item_of(&Uid::from(uid), true))
+        self.rehearsal.reconcile(&self.controller.loops[0], NodeItem { uid: uid.into(), is_virtual: true })
     }
 
     fn attempt_to_orphan(&mut self, uid: &str) -> String {
-        self.rehearsal.reconcile(&self.controller.loops[1], item_of(&Uid::from(uid), false))
+        self.rehearsal.reconcile(&self.controller.loops[1], NodeItem { uid: uid.into(), is_virtual: false })
     }
 }
 
@@ -622,7 +622,9 @@ fn controller_has_upstreams_names_and_its_options() {
         .is_none()
     );
     let uid = Uid::from("u");
-    assert_ne!(item_of(&uid, true), item_of(&uid, false), "a virtual item is another item");
+    let [real, virtual_one] =
+        [false, true].map(|is_virtual| Item::from(NodeItem { uid: uid.clone(), is_virtual }));
+    assert_ne!(real, virtual_one, "a virtual item is another item");
     assert_eq!(controller.observer.as_ref().unwrap().queue(), Some("garbage_collector_graph_changes"));
     assert_eq!(controller.event_component, Some("garbage-collector-controller"));
     assert_eq!(controller.service_account, Some("generic-garbage-collector"));

@@ -7,8 +7,8 @@ use keleustes_objects::{
     MetricSpec, MetricStatus, Pod, Quantity, TRUE, TextSelector,
 };
 use keleustes_plan::{
-    Context, EventType, InvolvedObject, Item, Memory, Now, OnFailure, Outcome, Plan, PlannedEvent,
-    ReconcileError, Reconciler, Requeue, Write,
+    Context, EventType, InvolvedObject, Memory, Now, OnFailure, Outcome, Plan, PlannedEvent, ReconcileError,
+    Reconciler, Requeue, Write,
 };
 
 use super::calculator::{Pods, Tolerances};
@@ -83,7 +83,7 @@ impl Sync {
 }
 
 impl Reconciler for AutoscalerReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let gathered =
             cx.gather(|view| Some((view.get::<HorizontalPodAutoscaler>(item)?.clone(), view.now())));
         let Some((autoscaler, now)) = gathered else {

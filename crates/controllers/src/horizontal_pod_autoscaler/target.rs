@@ -1,9 +1,9 @@
 //! The Scale of the target: any kind with that subresource, found through discovery.
 
 use keleustes_objects::{
-    ApiError, ApiResource, DiscoveredResources, ErrorReason, HorizontalPodAutoscaler, Key, TextSelector, Uid,
+    ApiError, ApiResource, DiscoveredResources, ErrorReason, HorizontalPodAutoscaler, Key, TextSelector,
 };
-use keleustes_plan::{Context, OnFailure, Outcome, Plan, ReadRequest, Scale, Target, Write};
+use keleustes_plan::{Context, OnFailure, Outcome, Plan, Precondition, ReadRequest, Scale, Target, Write};
 
 use super::combine::SyncError;
 use super::{mapping, metrics_api};
@@ -77,7 +77,7 @@ pub(super) async fn update(
     }
     let mut last = String::new();
     for _ in 0..TRIES {
-        let written = Target { resource: resource.clone(), key: target.key.clone(), uid: Uid::default() };
+        let written = Target::named(resource, target.key.clone(), Precondition::ResourceVersionInBody);
         let write = Write::put_scale(written, &target.scale, replicas)
             .on_failure(OnFailure::ReturnOutcome)
             .because("the metrics ask for another size");

@@ -107,6 +107,7 @@ pub fn controller(options: &JobOptions) -> Controller {
             .reads_unwatched::<Workload>(because)
             .reads_unwatched::<PodGroup>(because);
     }
+    let own_options = options.clone();
     Controller::new("job-controller")
         .also_known_as(&["job"])
         .service_account("job-controller")
@@ -115,7 +116,7 @@ pub fn controller(options: &JobOptions) -> Controller {
         .may_write(if options.enable_workloads { WITH_WORKLOADS } else { &WITH_WORKLOADS[..3] })
         .with_loop(jobs)
         .with_loop(
-            Loop::deciding("job_orphan_pod", orphans::decide(options))
+            Loop::deciding("job_orphan_pod", move |view, item: &_| orphans::decide(view, item, &own_options))
                 .keyed_by::<Job>()
                 .enqueue_on::<Job>(orphans::job_changed)
                 .enqueue_on::<Pod>(orphans::pod_changed)

@@ -2,13 +2,27 @@
 //! pod has no controllerRef, or it is terminating and another workload has adopted it.
 
 use keleustes_objects::{ArcStr, InternedStr, Job, Key, Kind as _, LabelSelector, Pod};
-use keleustes_plan::{Change, Effects, Item, Plan, View};
+use keleustes_plan::{Change, Effects, ObjectOr, Plan, QueueItem, View};
 
 use super::{JobOptions, has_tracking_finalizer, tracking};
 use crate::workloads::owners::resolve;
 
-/// The attribute of an item that stands for all pods that match a selector.
-const SELECTOR: &str = "selector";
+/// The queue item for all pods of a namespace that match a selector, which is JSON.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SelectedPods {
+    pub(super) namespace: InternedStr,
+    pub(super) selector: String,
+}
+
+impl QueueItem for SelectedPods {
+    fn key(&self) -> Key {
+        Key { namespace: self.namespace.clone(), name: ArcStr::default() }
+    }
+
+    fn text(&self) -> String {
+        format!("{}/ selector={}", self.namespace, self.selector)
+    }
+}
 
 pub(super) fn job_changed(change: &Change<Job>, _: &View<'_>, queue: &mut Effects) {
     let (old, job) = (change.old(), change.latest());
@@ -16,9 +30,8 @@ pub(super) fn job_changed(change: &Change<Job>, _: &View<'_>, queue: &mut Effect
     let finished = Some(job).filter(|job| old.is_some() && job.is_finished());
     let Some(selector) = deleted.or(finished).and_then(|job| job.spec.selector.as_ref()) else { return };
     // Serializing a selector that was parsed cannot fail.
-    let Ok(text) = serde_json::to_string(selector) else { return };
-    let all = Key { namespace: job.meta.key.namespace.clone(), name: ArcStr::default() };
-    queue.add(Item::from(all).with_attribute(SELECTOR, text));
+    let Ok(selector) = serde_json::to_string(selector) else { return };
+    queue.add(SelectedPods { namespace: job.meta.key.namespace.clone(), selector });
 }
 
 pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, queue: &mut Effects) {
@@ -39,33 +52,20 @@ pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, queue: &mut Eff
 }
 
 /// Removes the finalizer from one pod, or from all pods that match a selector.
-pub(super) fn decide(
-    options: &JobOptions,
-) -> impl Fn(&View<'_>, &Item) -> Plan + Send + Sync + 'static + use<> {
-    let options = options.clone();
-    move |view, item| remove_finalizers(view, item, &options)
-}
-
-fn remove_finalizers(view: &View<'_>, item: &Item, options: &JobOptions) -> Plan {
-    let mut plan = Plan::none();
-    let remove = |pod: &Pod| tracking::remove_tracking_finalizer(pod, "no Job will count the pod");
-    let writes = match item.attribute(SELECTOR) {
-        "" => view
-            .get::<Pod>(item)
-            .filter(|pod| is_orphan(view, pod, options))
-            .map(|pod| remove(pod))
-            .into_iter()
-            .collect(),
-        text => {
-            let selector = serde_json::from_str::<LabelSelector>(text).ok();
-            let Some(selector) = selector.and_then(|selector| selector.matcher().ok()) else { return plan };
-            let pods = view.in_namespace::<Pod>(&item.key.namespace);
-            let orphans =
-                pods.filter(|pod| selector.matches(&pod.meta.labels) && is_orphan(view, pod, options));
-            orphans.map(|pod| remove(pod)).collect()
+pub(super) fn decide(view: &View<'_>, item: &ObjectOr<SelectedPods>, options: &JobOptions) -> Plan {
+    let pods: Vec<_> = match item {
+        ObjectOr::Object(pod) => view.get::<Pod>(pod).into_iter().collect(),
+        ObjectOr::Other(SelectedPods { namespace, selector }) => {
+            let selector =
+                serde_json::from_str(selector).ok().and_then(|it: LabelSelector| it.matcher().ok());
+            let is_selected = |pod: &Pod| selector.as_ref().is_some_and(|it| it.matches(&pod.meta.labels));
+            view.in_namespace::<Pod>(namespace).filter(|pod| is_selected(pod)).collect()
         }
     };
-    plan.push_parallel(writes);
+    let orphans = pods.into_iter().filter(|pod| is_orphan(view, pod, options));
+    let remove = |pod| tracking::remove_tracking_finalizer(pod, "no Job will count the pod");
+    let mut plan = Plan::none();
+    plan.push_parallel(orphans.map(|pod| remove(pod)).collect());
     plan
 }
 
@@ -73,9 +73,8 @@ fn remove_finalizers(view: &View<'_>, item: &Item, options: &JobOptions) -> Plan
 /// references.
 fn is_orphan(view: &View<'_>, pod: &Pod, options: &JobOptions) -> bool {
     let has_no_active_job = pod.meta.controller_ref().is_none_or(|owner| {
-        let namespace: &InternedStr = &pod.meta.key.namespace;
         let is_job = owner.kind == *Job::RESOURCE.kind && owner.api_version == *Job::RESOURCE.api_version();
-        let job = resolve::<Job>(view, namespace, owner);
+        let job = resolve::<Job>(view, &pod.meta.key.namespace, owner);
         is_job && job.is_none_or(|job| job.is_finished() && !options.is_managed_externally(job))
     });
     has_tracking_finalizer(pod)

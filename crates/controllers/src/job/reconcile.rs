@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Job, JobStatus, Pod};
+use keleustes_objects::{Job, JobStatus, Key, Pod};
 use keleustes_plan::{
-    Applied, Context, InvolvedObject, Item, Memory, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler,
+    Applied, Context, InvolvedObject, Memory, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler,
     Requeue,
 };
 
@@ -36,7 +36,7 @@ struct ManageResult {
 }
 
 impl Reconciler for JobReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let gathered = match cx.gather(|view| Gathered::gather(view, item, &self.options)) {
             Gathered::Reconcile(gathered) => gathered,
             Gathered::InvalidSelector(job) => {
@@ -45,7 +45,7 @@ impl Reconciler for JobReconciler {
             }
             Gathered::ManagedExternally => return Ok(Requeue::Forget),
             Gathered::NotFoundOrFinished => {
-                self.memory.with(|memory| memory.forget(&item.key));
+                self.memory.with(|memory| memory.forget(item));
                 return Ok(Requeue::Forget);
             }
             Gathered::UnknownCompletionMode(job) => {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use keleustes_objects::{ArcStr, Job, Pod, PodPhase, Time, Uid, UncountedTerminatedPods};
-use keleustes_plan::{Context, Item, Memory, ReconcileError, View};
+use keleustes_objects::{ArcStr, Job, Key, Pod, PodPhase, Time, Uid, UncountedTerminatedPods};
+use keleustes_plan::{Context, Memory, ReconcileError, View};
 
 use super::backoff::{BackoffRecord, finished_at};
 use super::failure_policy::{FailurePolicyMatch, match_failure_policy};
@@ -97,7 +97,7 @@ pub(super) struct Member {
 }
 
 impl Gathered {
-    pub(super) fn gather(view: &View<'_>, item: &Item, options: &JobOptions) -> Self {
+    pub(super) fn gather(view: &View<'_>, item: &Key, options: &JobOptions) -> Self {
         let Some(job) = view.get::<Job>(item) else { return Self::NotFoundOrFinished };
         if options.is_managed_externally(job) {
             return Self::ManagedExternally;

@@ -10,8 +10,8 @@ use keleustes_objects::{
     KUBE_APISERVER_SERVING_SIGNER, Key, TrustBundle,
 };
 use keleustes_plan::{
-    Applied, Buckets, Change, Context, Controller, Effects, Grant, Item, Loop, Metric, OnFailure, Outcome,
-    Plan, ReconcileError, Reconciler, Requeue, Target, View, Write,
+    Applied, Buckets, Change, Context, Controller, Effects, Grant, Loop, Metric, OnFailure, Outcome, Pass,
+    Plan, Precondition, ReconcileError, Reconciler, Requeue, Target, View, Write,
 };
 use serde_json::json;
 
@@ -100,16 +100,11 @@ fn the_loop<T: TrustBundle>(options: &ClusterTrustBundlePublisherOptions) -> Loo
         Publisher { ca: options.ca.clone(), name: bundle_name(&options.ca_hash), put_and_delete: plan::<T> };
     Loop::reconciling("ca_cert_publisher_cluster_trust_bundles", publisher)
         .enqueue_on::<T>(bundle_changed::<T>)
-        .initial_item(the_item())
-}
-
-/// The only item.
-fn the_item() -> Key {
-    Key::cluster("")
+        .initial_item(Pass)
 }
 
 fn bundle_changed<T: TrustBundle>(_: &Change<T>, _: &View<'_>, enqueue: &mut Effects) {
-    enqueue.add(the_item());
+    enqueue.add(Pass);
 }
 
 /// The name of the bundle with this hash.
@@ -124,8 +119,8 @@ struct Publisher {
     put_and_delete: fn(&View<'_>, &str, &str) -> (Plan, Plan),
 }
 
-impl Reconciler for Publisher {
-    async fn reconcile(&self, cx: &mut Context<'_>, _: &Item) -> Result<Requeue, ReconcileError> {
+impl Reconciler<Pass> for Publisher {
+    async fn reconcile(&self, cx: &mut Context<'_>, _: &Pass) -> Result<Requeue, ReconcileError> {
         let started = cx.gather(|view| view.now().monotonic);
         let (code, result) = self.sync(cx).await;
         let elapsed = cx.gather(|view| view.now().monotonic).saturating_sub(started);
@@ -167,8 +162,10 @@ fn plan<T: TrustBundle>(view: &View<'_>, name: &str, ca: &str) -> (Plan, Plan) {
     };
     let mut delete = Plan::none();
     for other in view.all::<T>().filter(|bundle| *bundle.meta().key.name != *name) {
-        // The original deletes by name: a bundle that was re-created under the name meanwhile is deleted too.
-        let target = Target::named::<T>(other.meta().key.clone());
+        let any = Precondition::None(
+            "a bundle that was re-created under the name is deleted too, as in the original",
+        );
+        let target = Target::named(&T::RESOURCE, other.meta().key.clone(), any);
         delete.push(
             Write::delete_target(target)
                 .ignoring_errors(&[ErrorReason::NotFound])

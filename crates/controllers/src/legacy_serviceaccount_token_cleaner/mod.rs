@@ -15,7 +15,7 @@ use keleustes_objects::{
     ErrorReason, InternedStr, Key, LegacyTokenTracking, Pod, ServiceAccount, Time, TokenSecret, Uid,
 };
 use keleustes_plan::{
-    Context, Controller, Grant, Item, Loop, Now, OnFailure, PatchKind, Plan, ReconcileError, Reconciler,
+    Context, Controller, Grant, Loop, Now, OnFailure, Pass, PatchKind, Plan, ReconcileError, Reconciler,
     Requeue, View, Write,
 };
 use serde_json::json;
@@ -60,7 +60,7 @@ pub fn controller(options: LegacyTokenCleanerOptions) -> Controller {
                 .reads::<ServiceAccount>()
                 .reads::<TokenSecret>()
                 .reads::<Pod>()
-                .initial_item(Key::cluster("pass")),
+                .initial_item(Pass),
         )
 }
 
@@ -68,8 +68,8 @@ struct Cleaner {
     options: LegacyTokenCleanerOptions,
 }
 
-impl Reconciler for Cleaner {
-    async fn reconcile(&self, cx: &mut Context<'_>, _: &Item) -> Result<Requeue, ReconcileError> {
+impl Reconciler<Pass> for Cleaner {
+    async fn reconcile(&self, cx: &mut Context<'_>, _: &Pass) -> Result<Requeue, ReconcileError> {
         let limits = Limits::at(cx.gather(|view| view.now()), self.options.clean_up_period);
         let key = Key::namespaced("kube-system", LegacyTokenTracking::NAME);
         let tracking = cx.fetch::<LegacyTokenTracking>(&key).await?;

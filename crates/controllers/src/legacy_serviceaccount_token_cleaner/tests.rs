@@ -13,10 +13,6 @@ fn the_loop() -> Loop {
     controller(LegacyTokenCleanerOptions::default()).loops.remove(0)
 }
 
-fn pass() -> Key {
-    Key::cluster("pass")
-}
-
 /// A generated Secret that was never used.
 fn secret() -> Value {
     json!({
@@ -58,7 +54,7 @@ fn outcome(cluster: RehearsalCluster) -> String {
 }
 
 fn outcome_in(mut cluster: RehearsalCluster, a_loop: &Loop) -> String {
-    let transcript = cluster.outline(a_loop, pass());
+    let transcript = cluster.outline(a_loop, Pass);
     let got = format!("get configmaps kube-system/{}\n", LegacyTokenTracking::NAME);
     let writes = transcript.strip_prefix(&got).expect("one live read");
     writes.strip_suffix("requeue after 86400s\n").expect("the next pass in 24 hours").to_owned()
@@ -81,7 +77,7 @@ fn descriptor_matches_the_role() {
     assert_eq!((a_loop.workers, a_loop.watches.len(), a_loop.initial_items.len()), (1, 0, 1));
     assert_eq!((a_loop.reads.len(), a_loop.starts_without.len()), (3, 0), "it waits for all three caches");
     assert!(controller.grants.iter().all(|grant| grant.resource != "serviceaccounts"));
-    let writes = cluster(secret()).outline(a_loop, pass());
+    let writes = cluster(secret()).outline(a_loop, Pass);
     assert!(
         writes
             .starts_with("get configmaps kube-system/kube-apiserver-legacy-service-account-token-tracking\n")
@@ -93,14 +89,14 @@ fn descriptor_matches_the_role() {
 fn default_period_is_a_year() {
     assert_eq!(LegacyTokenCleanerOptions::default().clean_up_period, Duration::from_secs(8760 * 3600));
     let mut cluster = cluster(secret());
-    assert!(cluster.outline(&the_loop(), pass()).contains(MARKED));
+    assert!(cluster.outline(&the_loop(), Pass).contains(MARKED));
     let mut marked = labelled(INVALID_SINCE, "2027-01-15");
     marked["metadata"]["resourceVersion"] = json!("8");
     cluster.put::<TokenSecret>(&the_loop(), marked);
     cluster.advance_clock(Duration::from_secs(365 * 24 * 3600));
-    assert!(!cluster.outline(&the_loop(), pass()).contains("delete"), "L is the day of the mark");
+    assert!(!cluster.outline(&the_loop(), Pass).contains("delete"), "L is the day of the mark");
     cluster.advance_clock(SYNC_INTERVAL);
-    assert!(cluster.outline(&the_loop(), pass()).contains("delete secrets a/builder-token-x"));
+    assert!(cluster.outline(&the_loop(), Pass).contains("delete secrets a/builder-token-x"));
 }
 
 /// Proves LSTC-11, LSTC-46, LSTC-60.
@@ -147,7 +143,7 @@ fn failed_live_read_ends_the_pass() {
         let key = Key::namespaced("kube-system", LegacyTokenTracking::NAME);
         let failure = ApiError::transport(reason, "refused");
         let mut cluster = cluster(secret()).failing::<LegacyTokenTracking>("get", &key, failure);
-        let transcript = cluster.reconcile(&the_loop(), pass());
+        let transcript = cluster.reconcile(&the_loop(), Pass);
         assert!(transcript.contains("retry: reading kube-system/kube-apiserver-legacy"), "{transcript}");
         assert!(!transcript.contains("secrets"), "{transcript}");
     }
@@ -313,9 +309,9 @@ fn secret_is_deleted_when_its_mark_is_older_than_the_limit() {
 fn old_mark_counts_again_when_the_pod_is_gone() {
     let spec = json!({"volumes": [{"name": "v", "secret": {"secretName": "builder-token-x"}}]});
     let mut cluster = cluster(labelled(INVALID_SINCE, "2021-01-01")).with::<Pod>(pod("a", "p", spec));
-    assert!(!cluster.outline(&the_loop(), pass()).contains("secrets"));
+    assert!(!cluster.outline(&the_loop(), Pass).contains("secrets"));
     cluster.take::<Pod>(&the_loop(), &Key::namespaced("a", "p"));
-    assert!(cluster.outline(&the_loop(), pass()).contains(DELETED));
+    assert!(cluster.outline(&the_loop(), Pass).contains(DELETED));
 }
 
 /// Proves LSTC-30, LSTC-54, LSTC-61.
@@ -323,7 +319,7 @@ fn old_mark_counts_again_when_the_pod_is_gone() {
 fn mark_is_a_merge_patch_with_the_uid() {
     let mut immutable = labelled("kept", "label");
     immutable["immutable"] = json!(true);
-    let bodies = cluster(immutable).bodies(&the_loop(), pass(), "patch");
+    let bodies = cluster(immutable).bodies(&the_loop(), Pass, "patch");
     let [(name, body)] = &bodies[..] else { panic!("one patch") };
     assert_eq!(name, "secrets");
     let metadata = json!({"name": "builder-token-x", "namespace": "a", "uid": "s", "labels": {INVALID_SINCE: "2027-01-15"}});
@@ -368,7 +364,7 @@ fn error_on_one_secret_does_not_stop_the_others() {
         let labels = if namespace == "c" { json!({INVALID_SINCE: "2021-01-01"}) } else { json!({}) };
         cluster = cluster.with::<ServiceAccount>(account).with::<TokenSecret>(named(namespace, labels));
     }
-    let transcript = cluster.outline(&the_loop(), pass());
+    let transcript = cluster.outline(&the_loop(), Pass);
     assert_eq!(transcript.matches("patch ").count(), 2, "{transcript}");
     assert_eq!(transcript.matches("FAILED").count(), 1, "{transcript}");
     assert!(transcript.contains("delete secrets c/builder-token-x"), "{transcript}");

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use keleustes_objects::{ErrorReason, Key, Namespace};
 use keleustes_plan::{
-    Change, Context, Controller, Effects, Grant, Item, Loop, OnFailure, Outcome, Plan, QpsMultiplier,
-    RateLimiter, ReconcileError, Reconciler, Requeue, View, Write,
+    Change, Context, Controller, Effects, Grant, Loop, OnFailure, Outcome, Plan, QpsMultiplier, RateLimiter,
+    ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::Value;
 
@@ -80,7 +80,7 @@ fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, enqueue: &mut Eff
 struct NamespaceReconciler;
 
 impl Reconciler for NamespaceReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         reconcile(cx, item).await
     }
 }

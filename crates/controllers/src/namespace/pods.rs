@@ -19,7 +19,7 @@ impl Object for Pod {
 }
 
 impl Kind for Pod {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+    const RESOURCE: Resource = Resource::built_in("", "Pod");
 }
 
 #[derive(Deserialize)]

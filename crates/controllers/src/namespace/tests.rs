@@ -640,7 +640,7 @@ fn phase_and_finalizer_updates_are_retried_after_every_conflict() {
 fn recreated_namespace_ends_the_retries() {
     struct UpdateFirst;
     impl Reconciler for UpdateFirst {
-        async fn reconcile(&self, cx: &mut Context<'_>, _: &Item) -> Result<Requeue, ReconcileError> {
+        async fn reconcile(&self, cx: &mut Context<'_>, _: &Key) -> Result<Requeue, ReconcileError> {
             let mut first: LiveNamespace = serde_json::from_value(without_failures()).unwrap();
             update_with_retry(cx, &mut first, FINALIZE).await.map(|_| Requeue::Forget)
         }

@@ -13,9 +13,9 @@ mod metrics;
 
 use std::sync::Arc;
 
-use keleustes_objects::{ApiError, Kind as _, Node, ResourceVersion};
+use keleustes_objects::{ApiError, Key, Kind as _, Node, ResourceVersion};
 use keleustes_plan::{
-    Change, ConstructionError, Context, Controller, Effects, Grant, InvolvedObject, Item, Loop, Measurement,
+    Change, ConstructionError, Context, Controller, Effects, Grant, InvolvedObject, Loop, Measurement,
     Memory, OnFailure, Outcome, PatchKind, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View,
     Write,
 };
@@ -102,7 +102,7 @@ enum Decision {
 }
 
 impl Reconciler for NodeIpamReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         // Reading the node and taking its blocks happen under one view, so no other client's range is overlooked.
         match cx.gather(|view| self.allocator.with(|allocator| decide(allocator, view, item))) {
             Decision::Settled(marked) => {
@@ -153,7 +153,7 @@ impl NodeIpamReconciler {
     }
 }
 
-fn decide(allocator: &mut Allocator, view: &View<'_>, item: &Item) -> Decision {
+fn decide(allocator: &mut Allocator, view: &View<'_>, item: &Key) -> Decision {
     let node = view.get::<Node>(item).filter(|node| node.meta.deletion_timestamp.is_none());
     let Some(node) = node else { return Decision::Settled(allocator::Marked::default()) };
     if !node.pod_cidrs.is_empty() {

@@ -4,8 +4,8 @@
 use keleustes_objects::taint_keys::{
     DISK_PRESSURE, MEMORY_PRESSURE, NETWORK_UNAVAILABLE, NOT_READY, PID_PRESSURE, UNREACHABLE, UNSCHEDULABLE,
 };
-use keleustes_objects::{ErrorReason, FALSE, NO_SCHEDULE, Node, Object as _, TRUE, UNKNOWN};
-use keleustes_plan::{Change, Effects, Item, Loop, OnFailure, PatchKind, Plan, View, Write};
+use keleustes_objects::{ErrorReason, FALSE, Key, NO_SCHEDULE, Node, Object as _, TRUE, UNKNOWN};
+use keleustes_plan::{Change, Effects, Loop, OnFailure, PatchKind, Plan, View, Write};
 use serde_json::{Map, json};
 
 use super::taints::{patch, updated_taints};
@@ -38,7 +38,7 @@ const TAINTS_BY_CONDITION: [(&str, &str, &str); 6] = [
 const DEPRECATED_LABELS: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
-fn decide(view: &View<'_>, item: &Item) -> Plan {
+fn decide(view: &View<'_>, item: &Key) -> Plan {
     let Some(node) = view.get::<Node>(item) else { return Plan::none() };
     let mut plan = Plan::none();
     plan_taints(node, view, &mut plan);
@@ -95,7 +95,7 @@ fn plan_labels(node: &Node, plan: &mut Plan) {
 
 #[cfg(test)]
 mod tests {
-    use keleustes_objects::{ApiError, Key};
+    use keleustes_objects::ApiError;
     use keleustes_plan::rehearsal::RehearsalCluster;
     use keleustes_plan::rehearsal::is_retried_because;
     use serde_json::Value;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use keleustes_objects::{ArcStr, Key, Lease, NO_EXECUTE, Node, Object as _};
 use keleustes_plan::{
-    Context, Item, Loop, Memory, Now, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View,
+    Context, Loop, Memory, Now, Pass, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View,
 };
 
 use super::NodeLifecycleOptions;
@@ -36,7 +36,7 @@ pub(super) fn the_loop(options: NodeLifecycleOptions, cluster_state: Memory<Clus
     Loop::reconciling("node_lifecycle_controller_health", Monitor { options, cluster_state })
         .reads::<Node>()
         .reads::<Lease>()
-        .initial_item(Key::cluster("pass"))
+        .initial_item(Pass)
 }
 
 pub(super) struct Monitor {
@@ -44,8 +44,8 @@ pub(super) struct Monitor {
     pub(super) cluster_state: Memory<ClusterState>,
 }
 
-impl Reconciler for Monitor {
-    async fn reconcile(&self, cx: &mut Context<'_>, _: &Item) -> Result<Requeue, ReconcileError> {
+impl Reconciler<Pass> for Monitor {
+    async fn reconcile(&self, cx: &mut Context<'_>, _: &Pass) -> Result<Requeue, ReconcileError> {
         Ok(self.reconcile_once(cx).await)
     }
 }

@@ -10,7 +10,7 @@ use keleustes_objects::{
     ConditionStatus, Conditions as _, ErrorReason, Key, Node, Object as _, Pod, Time, UNKNOWN,
 };
 use keleustes_plan::{
-    Change, Effects, InvolvedObject, Item, Loop, Memory, Outcome, PatchKind, Plan, PlannedEvent, View, Write,
+    Change, Effects, InvolvedObject, Loop, Memory, Outcome, PatchKind, Plan, PlannedEvent, View, Write,
 };
 use serde_json::json;
 
@@ -60,7 +60,7 @@ fn unknown_since(node: &Arc<Node>) -> Option<Option<Time>> {
     Some(ready.last_transition_time)
 }
 
-fn decide(view: &View<'_>, item: &Item) -> Plan {
+fn decide(view: &View<'_>, item: &Key) -> Plan {
     let Some(pod) = view.get::<Pod>(item) else { return Plan::none() };
     let node = view.get::<Node>(&Key::cluster(&*pod.node_name));
     let node_is_unready =

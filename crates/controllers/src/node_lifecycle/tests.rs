@@ -1,8 +1,8 @@
 //! Complete health checks of small clusters, step by step.
 
 use keleustes_objects::{ApiError, ErrorReason, Key, Lease};
-use keleustes_plan::Loop;
 use keleustes_plan::rehearsal::RehearsalCluster;
+use keleustes_plan::{Loop, Pass};
 use serde_json::{Value, json};
 
 use super::*;
@@ -64,7 +64,7 @@ impl TestCluster {
 
     /// The transcript of one reconcile.
     fn reconcile(&mut self) -> String {
-        self.rehearsal.reconcile(&self.a_loop, Key::cluster("pass"))
+        self.rehearsal.reconcile(&self.a_loop, Pass)
     }
 
     /// The requests and events of one reconcile, one per line, without metrics and requeue delay.

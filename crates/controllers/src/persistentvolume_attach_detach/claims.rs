@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use keleustes_objects::{ArcStr, Key, PersistentVolumeClaim};
-use keleustes_plan::{Context, Effects, Item, Memory, ReconcileError, Reconciler, Requeue, View};
+use keleustes_plan::{Context, Effects, Memory, ReconcileError, Reconciler, Requeue, View};
 
 use super::NODES_QUEUE;
 use super::state::State;
@@ -17,7 +17,7 @@ pub(super) struct ClaimReconciler {
 }
 
 impl Reconciler for ClaimReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let changed = cx.gather(|view| self.state.with(|state| add_pods(state, view, item)));
         let mut effects = Effects::default();
         for node in changed {

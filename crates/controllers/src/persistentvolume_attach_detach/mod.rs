@@ -38,7 +38,7 @@ use std::time::Duration;
 use keleustes_objects::{
     ArcStr, CsiDriver, CsiNode, Key, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment,
 };
-use keleustes_plan::{Change, Controller, Effects, Grant, Item, Loop, Memory, View};
+use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Memory, QueueItem, View};
 
 use self::claims::ClaimReconciler;
 use self::gauges::Gauges;
@@ -78,14 +78,8 @@ const CLAIMS_QUEUE: &str = "pvcs";
 /// How many nodes are reconciled at once. The original starts all operations at once.
 const NODE_WORKERS: usize = 16;
 
-/// The attribute of the items that are no nodes.
-const PASS: &str = "pass";
-/// The pass over the desired state.
-const POPULATE: &str = "populate";
 /// Why a change of a claim, a volume or a driver enqueues no node.
 const POPULATED: &str = "the pass over the desired state reads it again";
-/// The pass over the actual state.
-const VERIFY: &str = "verify";
 
 /// Builds the controller.
 #[must_use]
@@ -105,9 +99,9 @@ pub fn controller(options: AttachDetachOptions) -> Controller {
         .reads_unwatched::<PersistentVolume>(POPULATED)
         .reads_unwatched::<CsiNode>(POPULATED)
         .reads_unwatched::<CsiDriver>(POPULATED)
-        .initial_item(pass(POPULATE))
+        .initial_item(StatePass::Populate)
         .workers(NODE_WORKERS);
-    let nodes = if options.disable_reconcile_sync { nodes } else { nodes.initial_item(pass(VERIFY)) };
+    let nodes = if options.disable_reconcile_sync { nodes } else { nodes.initial_item(StatePass::Verify) };
     let claims = with_caches(Loop::reconciling(CLAIMS_QUEUE, ClaimReconciler { state }))
         .keyed_by::<PersistentVolumeClaim>()
         .enqueue_on::<PersistentVolumeClaim>(claim_changed)
@@ -154,9 +148,28 @@ fn with_caches(a_loop: Loop) -> Loop {
         .reads_index(BY_CLAIM)
 }
 
-/// The item of a pass over everything. No node has an empty name.
-fn pass(name: &'static str) -> Item {
-    Item::from(Key::cluster("")).with_attribute(PASS, name)
+/// A pass over all nodes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum StatePass {
+    /// Over the desired state.
+    Populate,
+    /// Over the actual state.
+    Verify,
+}
+
+impl QueueItem for StatePass {
+    /// No node has an empty name.
+    fn key(&self) -> Key {
+        Key::default()
+    }
+
+    fn text(&self) -> String {
+        let text = match self {
+            Self::Populate => "pass=populate",
+            Self::Verify => "pass=verify",
+        };
+        text.to_owned()
+    }
 }
 
 fn enqueue_node(enqueue: &mut Effects, node: &str) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keleustes_objects::{ArcStr, ErrorReason, Key, Node, VolumeAttachment};
 use keleustes_plan::{
-    Context, Item, Memory, OnFailure, Outcome, PatchKind, Plan, PlannedEvent, ReconcileError, Reconciler,
+    Context, Memory, ObjectOr, OnFailure, Outcome, PatchKind, Plan, PlannedEvent, ReconcileError, Reconciler,
     Requeue, View, Write,
 };
 use keleustes_x509::quoted;
@@ -22,7 +22,7 @@ use super::metrics::{FORCED_DETACHES, STORAGE_OPERATION_SECONDS};
 use super::operations::{OperationKind, Running, Waiting};
 use super::state::State;
 use super::volume::{DetachTarget, NodeName, VolumeName, VolumeSource, attachment_name, plugin_label_of};
-use super::{AttachDetachOptions, PASS, POPULATE, VERIFY};
+use super::{AttachDetachOptions, StatePass};
 
 /// Reconciles nodes, and runs the periodic passes over all of them.
 #[derive(Clone)]
@@ -35,13 +35,17 @@ pub(super) struct NodeReconciler {
     pub(super) gauges: Gauges,
 }
 
-impl Reconciler for NodeReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        match item.attribute(PASS) {
-            POPULATE => Ok(self.populate(cx)),
-            VERIFY => Ok(self.verify(cx).await),
-            _ => {
-                let result = self.reconcile_node(cx, &NodeName::from(item.key.name.as_str())).await;
+impl Reconciler<ObjectOr<StatePass>> for NodeReconciler {
+    async fn reconcile(
+        &self,
+        cx: &mut Context<'_>,
+        item: &ObjectOr<StatePass>,
+    ) -> Result<Requeue, ReconcileError> {
+        match item {
+            ObjectOr::Other(StatePass::Populate) => Ok(self.populate(cx)),
+            ObjectOr::Other(StatePass::Verify) => Ok(self.verify(cx).await),
+            ObjectOr::Object(node) => {
+                let result = self.reconcile_node(cx, &NodeName::from(node.name.as_str())).await;
                 self.gauges.refresh(cx, &self.state);
                 result
             }

@@ -6,7 +6,7 @@ use keleustes_objects::{
     ArcStr, InternedStr, Key, PersistentVolume, PersistentVolumeClaim, StorageClass, Time,
 };
 use keleustes_plan::{
-    Context, InvolvedObject, Item, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View,
+    Context, InvolvedObject, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View,
 };
 use serde_json::{Value, json};
 
@@ -24,10 +24,10 @@ pub(super) struct ClaimReconciler(pub(super) Binder);
 type Claim = Subject<PersistentVolumeClaim>;
 
 impl Reconciler for ClaimReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         gauges::refresh(cx, &self.0.gauges);
         let Some(claim) = cx.gather(|view| view.get::<PersistentVolumeClaim>(item).cloned()) else {
-            self.0.operations.forget(&item.key.to_string());
+            self.0.operations.forget(&item.to_string());
             return Ok(Requeue::Forget);
         };
         let mut claim = Subject::cached(claim);

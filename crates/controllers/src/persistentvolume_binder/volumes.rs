@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use keleustes_objects::{ClaimReference, Key, PersistentVolume, PersistentVolumeClaim, invalid_path_segment};
-use keleustes_plan::{
-    Context, Effects, InvolvedObject, Item, PlannedEvent, ReconcileError, Reconciler, Requeue,
-};
+use keleustes_plan::{Context, Effects, InvolvedObject, PlannedEvent, ReconcileError, Reconciler, Requeue};
 use serde_json::{Value, json};
 
 use super::bind::set_volume_phase;
@@ -21,11 +19,11 @@ pub(super) struct VolumeReconciler(pub(super) Binder);
 type Volume = Subject<PersistentVolume>;
 
 impl Reconciler for VolumeReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         gauges::refresh(cx, &self.0.gauges);
         let Some(volume) = cx.gather(|view| view.get::<PersistentVolume>(item).cloned()) else {
             let now = cx.gather(|view| view.now().monotonic);
-            self.0.operations.finish(cx, &volume_operation(&item.key), now);
+            self.0.operations.finish(cx, &volume_operation(item), now);
             return Ok(Requeue::Forget);
         };
         let mut volume = Subject::cached(volume);

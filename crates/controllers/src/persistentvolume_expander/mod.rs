@@ -16,8 +16,8 @@ use keleustes_objects::{
     ApiError, ErrorReason, Key, Object as _, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSource,
 };
 use keleustes_plan::{
-    Change, Context, Controller, Effects, Grant, InvolvedObject, Item, Loop, OnFailure, Outcome, PatchKind,
-    Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View, Write,
+    Change, Context, Controller, Effects, Grant, InvolvedObject, Loop, OnFailure, Outcome, PatchKind, Plan,
+    PlannedEvent, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ fn claim_changed(change: &Change<PersistentVolumeClaim>, _: &View<'_>, enqueue: 
 struct Expander;
 
 impl Reconciler for Expander {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let Some(claim) = cx.gather(|view| view.get::<PersistentVolumeClaim>(item).cloned()) else {
             return Ok(Requeue::Forget);
         };
@@ -86,7 +86,7 @@ impl Reconciler for Expander {
             reference.namespace == claim.meta.key.namespace && reference.uid == claim.meta.uid
         });
         if !is_bound {
-            let message = format!("persistent Volume is not bound to PVC being updated : {}", item.key);
+            let message = format!("persistent Volume is not bound to PVC being updated : {item}");
             return Err(ReconcileError::because(message));
         }
         let (wanted, has) = (claim.spec.resources.requests.storage(), claim.status.capacity.storage());

@@ -8,8 +8,8 @@
 #[cfg(test)]
 mod tests;
 
-use keleustes_objects::PersistentVolume;
-use keleustes_plan::{Change, Controller, Effects, Grant, Item, Loop, Plan, View};
+use keleustes_objects::{Key, PersistentVolume};
+use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Plan, View};
 use serde_json::Value;
 
 use crate::protection::{add_finalizer, is_deletion_candidate, needs_finalizer, remove_finalizer};
@@ -44,7 +44,7 @@ fn volume_changed(change: &Change<PersistentVolume>, _: &View<'_>, enqueue: &mut
     }
 }
 
-fn decide(view: &View<'_>, item: &Item) -> Plan {
+fn decide(view: &View<'_>, item: &Key) -> Plan {
     let Some(volume) = view.get::<PersistentVolume>(item) else {
         return Plan::none();
     };

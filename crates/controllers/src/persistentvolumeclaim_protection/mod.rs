@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use keleustes_objects::{InternedStr, Key, Object as _, PersistentVolumeClaim, Pod, TRUE, Time};
 use keleustes_plan::{
-    Change, Context, Controller, Effects, Grant, Item, Loop, Memory, Plan, ReconcileError, Reconciler,
-    Requeue, View,
+    Change, Context, Controller, Effects, Grant, Loop, Memory, Plan, ReconcileError, Reconciler, Requeue,
+    View,
 };
 
 use self::unused_claims::UnusedClaims;
@@ -113,7 +113,7 @@ struct Inputs {
 }
 
 impl Reconciler for ClaimProtection {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let Some(inputs) = cx.gather(|view| gather(view, item)) else {
             return Ok(Requeue::Forget);
         };
@@ -193,7 +193,7 @@ impl ClaimProtection {
     }
 }
 
-fn gather(view: &View<'_>, item: &Item) -> Option<Inputs> {
+fn gather(view: &View<'_>, item: &Key) -> Option<Inputs> {
     let claim = view.get::<PersistentVolumeClaim>(item)?.clone();
     let is_used = has_cached_user(view, &claim);
     let now = view.now();

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use keleustes_objects::{InternedStr, Key, Node, Object as _, Pod, Time};
 use keleustes_plan::{
-    Context, Controller, Grant, Item, Loop, Memory, Metric, OnFailure, Outcome, PatchKind, Plan,
+    Context, Controller, Grant, Loop, Memory, Metric, OnFailure, Outcome, Pass, PatchKind, Plan,
     ReconcileError, Reconciler, Requeue, Write,
 };
 use serde_json::json;
@@ -67,7 +67,7 @@ pub fn controller(options: PodGarbageCollectorOptions) -> Controller {
             Loop::reconciling("pod_garbage_collector", PodGc { options, quarantine: Memory::default() })
                 .reads::<Pod>()
                 .reads::<Node>()
-                .initial_item(Key::cluster("pass")),
+                .initial_item(Pass),
         )
 }
 
@@ -106,8 +106,8 @@ struct PodGc {
     quarantine: Memory<Quarantine>,
 }
 
-impl Reconciler for PodGc {
-    async fn reconcile(&self, cx: &mut Context<'_>, _: &Item) -> Result<Requeue, ReconcileError> {
+impl Reconciler<Pass> for PodGc {
+    async fn reconcile(&self, cx: &mut Context<'_>, _: &Pass) -> Result<Requeue, ReconcileError> {
         self.collect(cx).await;
         Ok(Requeue::After(GC_CHECK_PERIOD))
     }

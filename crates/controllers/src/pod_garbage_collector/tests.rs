@@ -34,7 +34,7 @@ impl TestCluster {
     }
 
     fn collect(&mut self) -> String {
-        let transcript = self.rehearsal.reconcile(&self.a_loop, Key::cluster("pass"));
+        let transcript = self.rehearsal.reconcile(&self.a_loop, Pass);
         let transcript = transcript.strip_suffix("requeue after 20s\n").expect("requeued");
         transcript.to_owned()
     }

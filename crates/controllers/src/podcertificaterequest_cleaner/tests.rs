@@ -1,6 +1,6 @@
 //! Only the age of a request decides.
 
-use keleustes_objects::{ApiError, Kind as _, Time};
+use keleustes_objects::{ApiError, Key, Kind as _, Time};
 use keleustes_plan::rehearsal::RehearsalCluster;
 use keleustes_plan::{Action, Step};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn cluster(requests: Vec<Value>) -> RehearsalCluster {
 }
 
 fn pass(requests: Vec<Value>) -> String {
-    let transcript = cluster(requests).reconcile(&the_loop(), Key::cluster("pass"));
+    let transcript = cluster(requests).reconcile(&the_loop(), Pass);
     transcript.strip_suffix("requeue after 300s\n").expect("the next pass in five minutes").to_owned()
 }
 
@@ -41,7 +41,7 @@ fn request_is_deleted_at_fifteen_minutes() {
     assert_eq!(pass(vec![]), "");
     let mut just_before = cluster(vec![request("a", "r", 15 * 60 - 1)]);
     just_before.advance_clock(Duration::from_millis(999));
-    assert_eq!(just_before.reconcile(&the_loop(), Key::cluster("pass")), "requeue after 300s\n");
+    assert_eq!(just_before.reconcile(&the_loop(), Pass), "requeue after 300s\n");
 }
 
 /// Proves PCRC-12, PCRC-37, PCRC-14.
@@ -55,7 +55,7 @@ fn nothing_but_the_age_is_examined() {
     old["metadata"]["finalizers"] = json!(["example.com/x"]);
     let mut cluster = cluster(vec![old]);
     for _ in 0..2 {
-        let transcript = cluster.reconcile(&the_loop(), Key::cluster("pass"));
+        let transcript = cluster.reconcile(&the_loop(), Pass);
         assert_eq!(transcript, format!("{}requeue after 300s\n", deleted("a/r")), "again in each pass");
     }
     let live = cluster.live_object::<PodCertificateRequest>(&Key::namespaced("a", "r")).unwrap();
@@ -78,7 +78,7 @@ fn clock_behind_the_api_server_delays_deletion() {
 fn each_delete_has_the_namespace_and_uid_of_its_request() {
     let plan = decide(
         &cluster(vec![request("a", "r", 900), request("b", "r", 900), request("c", "r", 60)]).view(),
-        &Key::cluster("pass").into(),
+        &Pass,
     );
     let [Step::Parallel(writes)] = plan.steps() else { panic!("one step") };
     let targets: Vec<_> = writes
@@ -107,7 +107,7 @@ fn failed_delete_does_not_stop_the_others_and_is_not_retried() {
         let requests = vec![request("a", "r", 900), request("b", "r", 900), request("c", "r", 900)];
         let mut cluster =
             cluster(requests).failing::<PodCertificateRequest>("delete", &Key::namespaced("b", "r"), failure);
-        let transcript = cluster.reconcile(&the_loop(), Key::cluster("pass"));
+        let transcript = cluster.reconcile(&the_loop(), Pass);
         assert_eq!(transcript.matches("delete ").count(), 3, "{transcript}");
         assert_eq!(transcript.contains("FAILED"), is_error, "{transcript}");
         assert!(transcript.ends_with("requeue after 300s\n"), "{transcript}");

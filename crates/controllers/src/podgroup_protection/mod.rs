@@ -13,7 +13,7 @@
 mod tests;
 
 use keleustes_objects::{Key, Pod, PodGroup};
-use keleustes_plan::{Change, Controller, Effects, Grant, Index, Item, Loop, Plan, View};
+use keleustes_plan::{Change, Controller, Effects, Grant, Index, Loop, Plan, View};
 
 use crate::protection::{is_deletion_candidate, remove_finalizer};
 use crate::resourceclaim::indexes::{value, value_of};
@@ -89,7 +89,7 @@ fn enqueue_pod_group(pod: &Pod, enqueue: &mut Effects) {
     }
 }
 
-fn decide(view: &View<'_>, item: &Item) -> Plan {
+fn decide(view: &View<'_>, item: &Key) -> Plan {
     let Some(group) = view.get::<PodGroup>(item) else { return Plan::none() };
     if !is_deletion_candidate(&group.meta, FINALIZER) {
         return Plan::none();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use keleustes_objects::{InternedStr, Pod, Time};
-use keleustes_plan::{Context, Item, Outcome, ReconcileError, Reconciler, Requeue, StatusUrgency, View};
+use keleustes_objects::{InternedStr, Key, Pod, Time};
+use keleustes_plan::{Context, Outcome, ReconcileError, Reconciler, Requeue, StatusUrgency, View};
 
 use super::{ReplicaSetOptions, Replicated, scale, status};
 use crate::workloads::adoption::{Claimed, claim};
@@ -42,7 +42,7 @@ impl<R: Replicated> Inputs<R> {
     }
 
     /// The inputs, and the adoptions and releases that are applied first.
-    fn gather(view: &View<'_>, item: &Item) -> Option<(Self, Claimed<Pod>)> {
+    fn gather(view: &View<'_>, item: &Key) -> Option<(Self, Claimed<Pod>)> {
         let set = view.get::<R>(item)?.clone();
         let pods = view.store::<Pod>();
         let selector = set.selector()?;
@@ -88,7 +88,7 @@ impl<R: Replicated> ReplicaSetReconciler<R> {
 }
 
 impl<R: Replicated> Reconciler for ReplicaSetReconciler<R> {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let Some((mut inputs, claimed)) = cx.gather(|view| Inputs::<R>::gather(view, item)) else {
             return Ok(Requeue::Forget);
         };

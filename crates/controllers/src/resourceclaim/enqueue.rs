@@ -7,7 +7,7 @@ use super::deleted_objects::DeletedObjects;
 use super::indexes::{self, value_of};
 use super::names::claim_name;
 use super::work::{has_claims, is_done, pod_group_needs_work, pod_needs_work};
-use super::{ItemKind, ResourceClaimOptions};
+use super::{ClaimItem, ResourceClaimOptions};
 
 /// Whether an object still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +46,11 @@ impl Enqueuer {
         if state == State::Deleted || is_done(pod) {
             enqueue_claims(key, &pod.spec.resource_claims, pod.resource_claim_statuses(), queue);
             if let Some(name) = pod.extended_resource_claim() {
-                queue.add(claim_item(key, name));
+                queue.add(ClaimItem::Claim(Key { namespace: key.namespace.clone(), name: name.clone() }));
             }
         }
         if pod_needs_work(view, pod, &self.options) {
-            queue.add(ItemKind::Pod.item(key));
+            queue.add(ClaimItem::Pod(key.clone()));
         }
     }
 
@@ -58,7 +58,7 @@ impl Enqueuer {
         let key = &change.latest().meta.key;
         if !change.is_deletion() {
             // At start, every claim is reconciled once: its consumers may have gone while no controller ran.
-            queue.add(ItemKind::Claim.item(key));
+            queue.add(ClaimItem::Claim(key.clone()));
         }
         for pod in view.store::<Pod>().by_index(&indexes::PODS_BY_CLAIM, &value_of(key)) {
             self.enqueue_pod(pod, State::Present, view, queue);
@@ -110,7 +110,7 @@ impl Enqueuer {
             enqueue_claims(key, &group.resource_claims, &group.resource_claim_statuses, queue);
         }
         if pod_group_needs_work(view, group) {
-            queue.add(ItemKind::PodGroup.item(key));
+            queue.add(ClaimItem::PodGroup(key.clone()));
         }
         for pod in view.store::<Pod>().by_index(&indexes::PODS_BY_POD_GROUP, &value_of(key)) {
             self.enqueue_pod(pod, State::Present, view, queue);
@@ -120,10 +120,6 @@ impl Enqueuer {
 
 fn enqueue_claims(owner: &Key, entries: &[ClaimEntry], statuses: &[ClaimStatus], queue: &mut Effects) {
     for named in entries.iter().filter_map(|entry| claim_name(entry, statuses).ok()?) {
-        queue.add(claim_item(owner, named.name));
+        queue.add(ClaimItem::Claim(Key { namespace: owner.namespace.clone(), name: named.name.into() }));
     }
-}
-
-fn claim_item(owner: &Key, name: &str) -> keleustes_plan::Item {
-    ItemKind::Claim.item(&Key { namespace: owner.namespace.clone(), name: name.into() })
 }

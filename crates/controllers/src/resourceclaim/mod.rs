@@ -24,7 +24,9 @@ mod pod_group;
 mod work;
 
 use keleustes_objects::{Key, Pod, PodGroup, ResourceClaim, ResourceClaimTemplate};
-use keleustes_plan::{Context, Controller, Grant, Item, Loop, Memory, ReconcileError, Reconciler, Requeue};
+use keleustes_plan::{
+    Context, Controller, Grant, Loop, Memory, QueueItem, ReconcileError, Reconciler, Requeue,
+};
 
 use deleted_objects::DeletedObjects;
 use enqueue::Enqueuer;
@@ -126,33 +128,25 @@ fn the_loop(options: ResourceClaimOptions) -> Loop {
     the_loop
 }
 
-/// The attribute of an item that says what its key names.
-const KIND: &str = "kind";
-
-/// What the key of an item names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ItemKind {
-    Pod,
-    PodGroup,
-    Claim,
+/// A queue item: an object of one of three kinds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ClaimItem {
+    Claim(Key),
+    Pod(Key),
+    PodGroup(Key),
 }
 
-impl ItemKind {
-    fn item(self, key: &Key) -> Item {
-        Item::from(key).with_attribute(KIND, self.as_str())
+impl QueueItem for ClaimItem {
+    fn key(&self) -> Key {
+        let (Self::Claim(key) | Self::Pod(key) | Self::PodGroup(key)) = self;
+        key.clone()
     }
 
-    fn of(item: &Item) -> Option<Self> {
-        [Self::Pod, Self::PodGroup, Self::Claim]
-            .into_iter()
-            .find(|kind| kind.as_str() == item.attribute(KIND))
-    }
-
-    fn as_str(self) -> &'static str {
+    fn text(&self) -> String {
         match self {
-            Self::Pod => "pod",
-            Self::PodGroup => "podgroup",
-            Self::Claim => "claim",
+            Self::Claim(key) => format!("{key} kind=claim"),
+            Self::Pod(key) => format!("{key} kind=pod"),
+            Self::PodGroup(key) => format!("{key} kind=podgroup"),
         }
     }
 }
@@ -162,13 +156,12 @@ struct ClaimReconciler {
     deleted: Memory<DeletedObjects>,
 }
 
-impl Reconciler for ClaimReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        match ItemKind::of(item) {
-            Some(ItemKind::Pod) => pod::reconcile(&self.options, cx, item).await?,
-            Some(ItemKind::PodGroup) => pod_group::reconcile(&self.options, cx, item).await?,
-            Some(ItemKind::Claim) => claim::reconcile(&self.options, &self.deleted, cx, item).await?,
-            None => return Err(ReconcileError::because(format!("unexpected item: {item}"))),
+impl Reconciler<ClaimItem> for ClaimReconciler {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &ClaimItem) -> Result<Requeue, ReconcileError> {
+        match item {
+            ClaimItem::Claim(key) => claim::reconcile(&self.options, &self.deleted, cx, key).await?,
+            ClaimItem::Pod(key) => pod::reconcile(&self.options, cx, key).await?,
+            ClaimItem::PodGroup(key) => pod_group::reconcile(&self.options, cx, key).await?,
         }
         Ok(Requeue::Forget)
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keleustes_objects::{ErrorReason, ResourcePoolStatusRequest, Time};
-use keleustes_plan::{Item, Now, OnFailure, Plan, View, Write};
+use keleustes_plan::{Now, OnFailure, Pass, Plan, View, Write};
 
 use super::{COMPLETE, FAILED};
 
@@ -14,7 +14,7 @@ const ANSWERED_SECONDS: i64 = 60 * 60;
 /// How long a request without status is kept.
 const PENDING_SECONDS: i64 = 24 * 60 * 60;
 
-pub(super) fn decide(view: &View<'_>, _: &Item) -> Plan {
+pub(super) fn decide(view: &View<'_>, _: &Pass) -> Plan {
     let now = view.now();
     let expired = view.all::<ResourcePoolStatusRequest>().filter(|request| is_expired(request, now));
     let deletions = expired.map(|request| {

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use keleustes_objects::{DeviceTaintRule, Key, PoolClaim, PoolSlice, ResourcePoolStatusRequest};
 use keleustes_plan::{
-    Change, Context, Controller, Edited, Effects, Grant, Item, Loop, Outcome, Plan, ReconcileError,
+    Change, Context, Controller, Edited, Effects, Grant, Loop, Outcome, Pass, Plan, ReconcileError,
     Reconciler, Requeue, View, Write,
 };
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ fn controller(options: ResourcePoolStatusOptions) -> Controller {
         .reads::<ResourcePoolStatusRequest>()
         .reads::<PoolSlice>()
         .reads::<PoolClaim>()
-        .initial_item(Key::cluster("pass"));
+        .initial_item(Pass);
     if options.enable_taint_rules {
         answering = answering.reads_unwatched::<DeviceTaintRule>(ANSWERED_ONCE);
         cleaning = cleaning.reads::<DeviceTaintRule>();
@@ -111,7 +111,7 @@ struct Answering {
 }
 
 impl Reconciler for Answering {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let begun = monotonic(cx);
         let answer = cx.gather(|view| {
             let request = view.get::<ResourcePoolStatusRequest>(item)?.clone();

@@ -28,7 +28,7 @@ use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Memory, View};
 
 use self::monitored_objects::{MonitoredObjects, ObjectCounter};
 use self::reconcile::SyncQuota;
-use self::replenishment::Replenishment;
+use self::replenishment::{Replenishment, Trigger};
 
 /// Options of the resourcequota controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ fn resource_changes_loop(options: &ResourceQuotaOptions, monitored: &Memory<Moni
             let counts = replenishment::by_deletion(change);
             enqueue_if(counts, Evaluator::ResourceClaims, change, view, items);
         });
-    if options.sync_period.is_zero() { changes } else { changes.initial_item(replenishment::all_quotas()) }
+    if options.sync_period.is_zero() { changes } else { changes.initial_item(Trigger::Period) }
 }
 
 /// Why a change of a counted object enqueues no quota.
@@ -140,7 +140,7 @@ fn enqueue_if<T: keleustes_objects::Kind>(
     let namespace = &change.latest().key().namespace;
     if counts && view.in_namespace::<ResourceQuota>(namespace).next().is_some() {
         let (group, plural) = evaluator.group_resource();
-        items.add(replenishment::item(namespace, group, plural));
+        items.add(Trigger::change(namespace, group, plural));
     }
 }
 

@@ -7,7 +7,8 @@ use keleustes_objects::quota::{Evaluator, is_ignored_by_quota, object_count_alia
 use keleustes_objects::{ApiResource, InternedStr, Key, ObjectMeta, Resource, Uid};
 use keleustes_plan::{Effects, Memory, Metric, Observer};
 
-use super::{RESOURCE_CHANGES, replenishment};
+use super::RESOURCE_CHANGES;
+use super::replenishment::Trigger;
 
 /// All counted resources. One that was monitored once stays, so that its name keeps its usage when the API server no
 /// longer serves it.
@@ -142,10 +143,7 @@ impl Observer for ObjectCounter {
         let missing =
             self.monitored.with(|monitored| monitored.resource_mut(resource).list(metas, unreadable));
         for namespace in missing {
-            effects.enqueue(
-                RESOURCE_CHANGES,
-                replenishment::item(&namespace, &resource.group, &resource.plural),
-            );
+            effects.enqueue(RESOURCE_CHANGES, Trigger::change(&namespace, &resource.group, &resource.plural));
         }
     }
 
@@ -155,7 +153,7 @@ impl Observer for ObjectCounter {
 
     fn on_delete(&self, resource: &Resource, meta: &ObjectMeta, effects: &mut Effects) {
         self.monitored.with(|monitored| monitored.resource_mut(resource).remove(meta));
-        let item = replenishment::item(&meta.key.namespace, &resource.group, &resource.plural);
+        let item = Trigger::change(&meta.key.namespace, &resource.group, &resource.plural);
         effects.enqueue(RESOURCE_CHANGES, item);
     }
 

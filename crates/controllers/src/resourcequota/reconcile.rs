@@ -3,7 +3,7 @@
 use keleustes_objects::quota::PodUsageOptions;
 use keleustes_objects::{Key, ResourceQuota, ResourceQuotaStatus};
 use keleustes_plan::{
-    Context, Item, Memory, Plan, ReconcileError, Reconciler, Requeue, StatusUrgency, View, Write,
+    Context, Memory, Plan, ReconcileError, Reconciler, Requeue, StatusUrgency, View, Write,
 };
 
 use super::{MonitoredObjects, usage};
@@ -15,8 +15,8 @@ pub(super) struct SyncQuota {
 }
 
 impl Reconciler for SyncQuota {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let (plan, mut errors) = cx.gather(|view| self.decide(view, &item.key));
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
+        let (plan, mut errors) = cx.gather(|view| self.decide(view, item));
         let written = cx.apply(plan).await.all_done();
         // What could be computed is published all the same, and the rest is retried.
         errors.extend(written.as_ref().err().map(|error| error.because.clone()));

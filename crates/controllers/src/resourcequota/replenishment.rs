@@ -3,23 +3,46 @@
 use std::time::Duration;
 
 use keleustes_objects::quota::{Evaluator, is_charged, is_terminating, reported_resources_changed};
-use keleustes_objects::{InternedStr, Key, Kind, PersistentVolumeClaim, Pod, ResourceQuota, Service};
-use keleustes_plan::{Change, Context, Effects, Item, Memory, ReconcileError, Reconciler, Requeue, View};
+use keleustes_objects::{ArcStr, InternedStr, Key, Kind, PersistentVolumeClaim, Pod, ResourceQuota, Service};
+use keleustes_plan::{
+    Change, Context, Effects, Memory, QueueItem, ReconcileError, Reconciler, Requeue, View,
+};
 
 use super::{MonitoredObjects, PRIMARY, device_classes};
 
-/// Attribute of an item: the API group of the changed resource.
-const GROUP: &str = "group";
-
-/// The item of a resource of which objects in a namespace were deleted or use less.
-pub(super) fn item(namespace: &InternedStr, group: &str, plural: &str) -> Item {
-    let key = Key { namespace: namespace.clone(), name: plural.into() };
-    Item::from(key).with_attribute(GROUP, group)
+/// What makes quotas be recomputed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trigger {
+    /// Enough time has passed: all quotas.
+    Period,
+    /// Objects of a resource in a namespace were deleted or use less.
+    Change(ChangedResource),
 }
 
-/// The item of the full recalculation.
-pub(super) fn all_quotas() -> Item {
-    Item::from(Key::cluster("all quotas"))
+/// A resource of which objects in a namespace were deleted or use less.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ChangedResource {
+    namespace: InternedStr,
+    plural: ArcStr,
+    group: ArcStr,
+}
+
+impl Trigger {
+    pub(super) fn change(namespace: &InternedStr, group: &str, plural: &str) -> Self {
+        let (plural, group) = (plural.into(), group.into());
+        Self::Change(ChangedResource { namespace: namespace.clone(), plural, group })
+    }
+}
+
+impl QueueItem for Trigger {
+    fn text(&self) -> String {
+        match self {
+            Self::Period => "all quotas".to_owned(),
+            Self::Change(ChangedResource { namespace, plural, group }) => {
+                format!("{namespace}/{plural} group={group}")
+            }
+        }
+    }
 }
 
 /// Enqueues the quotas that limit a changed resource.
@@ -28,21 +51,23 @@ pub(super) struct Replenishment {
     pub(super) sync_period: Duration,
 }
 
-impl Reconciler for Replenishment {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let is_full = *item == all_quotas();
-        let keys = cx.gather(|view| if is_full { all_keys(view) } else { self.affected_quotas(view, item) });
+impl Reconciler<Trigger> for Replenishment {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Trigger) -> Result<Requeue, ReconcileError> {
+        let (keys, requeue) = cx.gather(|view| match item {
+            Trigger::Period => (all_keys(view), Requeue::After(self.sync_period)),
+            Trigger::Change(resource) => (self.affected_quotas(view, resource), Requeue::Forget),
+        });
         let mut effects = Effects::default();
         keys.iter().for_each(|key| effects.enqueue(PRIMARY, key));
         cx.effects(effects);
-        Ok(if is_full { Requeue::After(self.sync_period) } else { Requeue::Forget })
+        Ok(requeue)
     }
 }
 
 impl Replenishment {
     /// The quotas of the namespace whose published limits name something that the resource is charged to.
-    fn affected_quotas(&self, view: &View<'_>, item: &Item) -> Vec<Key> {
-        let (group, plural) = (item.attribute(GROUP), item.key.name.as_str());
+    fn affected_quotas(&self, view: &View<'_>, changed: &ChangedResource) -> Vec<Key> {
+        let ChangedResource { namespace, plural, group } = changed;
         let classes = device_classes(view);
         let evaluator = Evaluator::of(group, plural);
         self.monitored.with(|monitored| {
@@ -53,7 +78,7 @@ impl Replenishment {
             let limits = |quota: &ResourceQuota| {
                 quota.status.hard.iter().any(|hard| hard.names().any(|name| is_charged(name)))
             };
-            let quotas = view.in_namespace::<ResourceQuota>(&item.key.namespace);
+            let quotas = view.in_namespace::<ResourceQuota>(namespace);
             quotas.filter(|quota| limits(quota)).map(|quota| quota.meta.key.clone()).collect()
         })
     }

@@ -104,7 +104,7 @@ impl Test {
 
     /// The quotas that a changed resource enqueues.
     fn replenish(&mut self, namespace: &str, group: &str, plural: &str) -> String {
-        let item = replenishment::item(&namespace.into(), group, plural);
+        let item = Trigger::change(&namespace.into(), group, plural);
         let changes = &self.controller.loops[2];
         self.cluster.reconcile(changes, item)
     }

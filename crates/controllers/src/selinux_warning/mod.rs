@@ -16,8 +16,7 @@ mod volumes;
 
 use keleustes_objects::{CsiDriver, InternedStr, Key, PersistentVolume, PersistentVolumeClaim, SelinuxPod};
 use keleustes_plan::{
-    Change, Controller, Effects, Grant, Index, InvolvedObject, Item, Loop, Memory, Metric, Plan,
-    PlannedEvent, View,
+    Change, Controller, Effects, Grant, Index, InvolvedObject, Loop, Memory, Metric, Plan, PlannedEvent, View,
 };
 
 use table::{Conflict, SeriesChange, Table};
@@ -138,7 +137,7 @@ fn driver_changed(change: &Change<CsiDriver>, table: &Memory<Table>, enqueue: &m
     }
 }
 
-fn decide(view: &View<'_>, item: &Item, options: SelinuxWarningOptions, table: &Memory<Table>) -> Plan {
+fn decide(view: &View<'_>, item: &Key, options: SelinuxWarningOptions, table: &Memory<Table>) -> Plan {
     let Some(pod) = view.get::<SelinuxPod>(item).filter(|pod| !pod.phase.is_terminal()) else {
         let mut plan = Plan::none();
         measure(&mut plan, table.with(|table| table.remove_pod(item)));

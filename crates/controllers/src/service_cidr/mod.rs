@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use keleustes_objects::{Conditions as _, ErrorReason, FALSE, IpAddress, Key, ServiceCidr, TRUE, Time};
 use keleustes_plan::{
-    Change, Controller, Effects, Grant, InvolvedObject, Item, Loop, Outcome, PatchKind, Plan, PlannedEvent,
-    View, Write,
+    Change, Controller, Effects, Grant, InvolvedObject, Loop, Outcome, PatchKind, Plan, PlannedEvent, View,
+    Write,
 };
 use serde_json::json;
 
@@ -85,7 +85,7 @@ fn ip_address_changed(change: &Change<IpAddress>, view: &View<'_>, enqueue: &mut
     containing(view, address).for_each(|range| enqueue.add(&range.meta.key));
 }
 
-fn decide(view: &View<'_>, item: &Item) -> Plan {
+fn decide(view: &View<'_>, item: &Key) -> Plan {
     let Some(range) = view.get::<ServiceCidr>(item) else { return Plan::none() };
     let now = view.now();
     let Some(deleted_at) = range.meta.deletion_timestamp else {

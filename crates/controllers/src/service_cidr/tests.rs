@@ -154,7 +154,7 @@ fn live_service_cidr_gets_the_finalizer_and_then_its_ready_condition() {
          ready\",\"reason\":\"\",\"status\":\"True\",\"type\":\"Ready\"}}]}}}}\n"
     );
     assert_eq!(sync(std::slice::from_ref(&new), &[]), format!("{finalizer}{condition}"));
-    let plan = decide(&cluster(&[new], &[]).view(), &Key::cluster("r").into());
+    let plan = decide(&cluster(&[new], &[]).view(), &Key::cluster("r"));
     let Some(keleustes_plan::Action::Apply { manager, .. }) =
         plan.steps()[1].writes().first().map(|write| &write.action)
     else {

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{ErrorReason, Key, ServiceAccount, TokenSecret, Uid};
+use keleustes_objects::{ArcStr, ErrorReason, Key, ServiceAccount, TokenSecret, Uid};
 use keleustes_plan::{
-    Change, Context, Edited, Effects, Item, Loop, OnFailure, Plan, ReconcileError, Reconciler, Requeue, View,
-    Write,
+    Change, Context, Edited, Effects, Loop, OnFailure, Plan, QueueItem, ReconcileError, Reconciler, Requeue,
+    View, Write,
 };
 use serde_json::Value;
 
@@ -22,17 +22,35 @@ pub(super) fn the_loop(options: &ServiceAccountTokenOptions) -> Loop {
         .reads_unwatched::<ServiceAccount>("the loop of ServiceAccounts deletes the Secrets of a deleted one")
 }
 
-/// The item carries the Secret's UID and ServiceAccount, because after the deletion nothing else identifies
-/// the ServiceAccount.
+/// A Secret with its UID and its ServiceAccount, which nothing else identifies after the deletion.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SecretItem {
+    pub(super) key: Key,
+    pub(super) uid: Uid,
+    pub(super) account: ArcStr,
+    pub(super) account_uid: ArcStr,
+}
+
+impl QueueItem for SecretItem {
+    fn key(&self) -> Key {
+        self.key.clone()
+    }
+
+    fn text(&self) -> String {
+        let Self { key, uid, account, account_uid } = self;
+        format!("{key} uid={uid} account={account} account-uid={account_uid}")
+    }
+}
+
 fn secret_changed(change: &Change<TokenSecret>, _: &View<'_>, enqueue: &mut Effects) {
     if !change.is_resync() {
         let secret = change.latest();
-        enqueue.add(
-            Item::from(&secret.meta.key)
-                .with_attribute("uid", secret.meta.uid.to_string())
-                .with_attribute("account", secret.account_name.clone())
-                .with_attribute("account-uid", secret.account_uid.clone()),
-        );
+        enqueue.add(SecretItem {
+            key: secret.meta.key.clone(),
+            uid: secret.meta.uid.clone(),
+            account: secret.account_name.clone(),
+            account_uid: secret.account_uid.clone(),
+        });
     }
 }
 
@@ -40,10 +58,10 @@ struct SecretReconciler {
     contents: Arc<Contents>,
 }
 
-impl Reconciler for SecretReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let nameless = item.namespace.is_empty() || item.name.is_empty();
-        if nameless || item.attribute("uid").is_empty() || item.attribute("account").is_empty() {
+impl Reconciler<SecretItem> for SecretReconciler {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &SecretItem) -> Result<Requeue, ReconcileError> {
+        let nameless = item.key.namespace.is_empty() || item.key.name.is_empty();
+        if nameless || item.uid.is_empty() || item.account.is_empty() {
             return Ok(Requeue::Forget);
         }
         let plan = match cx.gather(|view| Inputs::gather(view, item)) {
@@ -92,15 +110,14 @@ struct Inputs {
 }
 
 impl Inputs {
-    fn gather(view: &View<'_>, item: &Item) -> Self {
-        let uid = Uid::from(item.attribute("uid"));
-        let secret = view.get::<TokenSecret>(item).filter(|secret| secret.meta.uid == uid).cloned();
+    fn gather(view: &View<'_>, item: &SecretItem) -> Self {
+        let secret = view.get::<TokenSecret>(&item.key).filter(|secret| secret.meta.uid == item.uid).cloned();
         // An existing Secret may name another ServiceAccount than when the item was enqueued.
         let (name, account_uid) = match &secret {
             Some(secret) => (secret.account_name.as_str(), secret.account_uid.as_str()),
-            None => (item.attribute("account"), item.attribute("account-uid")),
+            None => (item.account.as_str(), item.account_uid.as_str()),
         };
-        let account_key = Key::namespaced(&*item.namespace, name);
+        let account_key = Key::namespaced(&*item.key.namespace, name);
         let account = view.get::<ServiceAccount>(&account_key);
         let account = account.filter(|account| uid_matches(account, account_uid)).cloned();
         Self { secret, account, account_key }
@@ -113,8 +130,8 @@ fn uid_matches(account: &ServiceAccount, wanted_uid: &str) -> bool {
 }
 
 /// Removes a deleted Secret from the list in its ServiceAccount.
-fn remove_from_list(account: &ServiceAccount, item: &Item) -> Plan {
-    let deleted = item.name.clone();
+fn remove_from_list(account: &ServiceAccount, item: &SecretItem) -> Plan {
+    let deleted = item.key.name.clone();
     let remove_from_list = move |live: &mut Value| {
         let Some(listed) = live.get_mut("secrets").and_then(Value::as_array_mut) else {
             return Edited::Unneeded;
@@ -128,6 +145,6 @@ fn remove_from_list(account: &ServiceAccount, item: &Item) -> Plan {
             .conflict_tries(CONFLICT_ATTEMPTS)
             .ignoring_errors(&[ErrorReason::NotFound])
             .on_failure(OnFailure::LogOnly)
-            .because(format!("its token Secret {} is deleted", item.name)),
+            .because(format!("its token Secret {} is deleted", item.key.name)),
     )
 }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use keleustes_objects::{ApiError, ServiceAccount};
+use keleustes_objects::{ApiError, ServiceAccount, Uid};
 use keleustes_plan::rehearsal::RehearsalCluster;
-use keleustes_plan::{Change, Item, Loop, RateLimiter};
+use keleustes_plan::{Change, Loop, RateLimiter};
 use serde_json::json;
 
+use super::accounts::AccountItem;
+use super::secrets::SecretItem;
 use super::*;
 
 const CA: &str = "-----BEGIN CERTIFICATE-----";
@@ -54,15 +56,13 @@ fn complete(name: &str) -> Value {
     secret
 }
 
-fn account_item(uid: &str) -> Item {
-    Item::from(Key::namespaced("a", "builder")).with_attribute("uid", uid)
+fn account_item(uid: &str) -> AccountItem {
+    AccountItem { key: Key::namespaced("a", "builder"), uid: uid.into() }
 }
 
-fn secret_item(name: &str, account_uid: &str) -> Item {
-    Item::from(Key::namespaced("a", name))
-        .with_attribute("uid", format!("uid-{name}"))
-        .with_attribute("account", "builder")
-        .with_attribute("account-uid", account_uid)
+fn secret_item(name: &str, account_uid: &str) -> SecretItem {
+    let (key, uid) = (Key::namespaced("a", name), Uid::from(format!("uid-{name}").as_str()));
+    SecretItem { key, uid, account: "builder".into(), account_uid: account_uid.into() }
 }
 
 fn refused(reason: ErrorReason) -> ApiError {
@@ -70,7 +70,7 @@ fn refused(reason: ErrorReason) -> ApiError {
 }
 
 /// Reconciles one Secret and returns the transcript and the resulting Secret.
-fn fill(cluster: impl FnOnce(RehearsalCluster) -> RehearsalCluster, item: Item) -> (String, Value) {
+fn fill(cluster: impl FnOnce(RehearsalCluster) -> RehearsalCluster, item: SecretItem) -> (String, Value) {
     let a_loop = secrets();
     let (mut cluster, key) = (cluster(RehearsalCluster::of(&a_loop)), item.key.clone());
     let transcript = cluster.reconcile(&a_loop, item);
@@ -131,9 +131,9 @@ fn controller_has_upstreams_names_and_numbers() {
 fn incomplete_account_items_are_dropped() {
     let a_loop = accounts();
     for item in [
-        Item::from(Key::namespaced("a", "builder")),
-        Item::from(Key::cluster("builder")).with_attribute("uid", "u1"),
-        Item::from(Key::namespaced("a", "")).with_attribute("uid", "u1"),
+        account_item(""),
+        AccountItem { key: Key::cluster("builder"), ..account_item("u1") },
+        AccountItem { key: Key::namespaced("a", ""), ..account_item("u1") },
     ] {
         let mut cluster = RehearsalCluster::of(&a_loop).with::<TokenSecret>(secret("t", ""));
         assert_eq!(cluster.reconcile(&a_loop, item), "");
@@ -192,7 +192,7 @@ fn failed_deletion_is_retried_and_does_not_stop_others() {
     for fine in [ErrorReason::NotFound, ErrorReason::Conflict] {
         assert!(!failing(fine).contains("retry"), "{fine:?}");
     }
-    let write = delete(&serde_json::from_value(secret("t", "")).unwrap(), "");
+    let write = delete(&serde_json::from_value(secret("t", "")).unwrap(), "nobody needs it");
     assert_eq!(write.target.uid.to_string(), "uid-t", "the UID is a precondition");
 }
 
@@ -201,13 +201,12 @@ fn failed_deletion_is_retried_and_does_not_stop_others() {
 fn secret_without_account_is_not_changed() {
     let mut nameless = secret("t", "");
     nameless["metadata"]["annotations"] = json!({});
-    let item =
-        Item::from(Key::namespaced("a", "t")).with_attribute("uid", "uid-t").with_attribute("account", "");
+    let item = SecretItem { account: "".into(), ..secret_item("t", "") };
     let (transcript, _) = fill(|cluster| cluster.with::<TokenSecret>(nameless), item);
     assert_eq!(transcript, "");
     for item in [
-        Item::from(Key::namespaced("a", "t")).with_attribute("account", "builder"),
-        Item::from(Key::cluster("t")).with_attribute("uid", "uid-t").with_attribute("account", "builder"),
+        SecretItem { uid: Uid::default(), ..secret_item("t", "") },
+        SecretItem { key: Key::cluster("t"), ..secret_item("t", "") },
     ] {
         assert_eq!(fill(|cluster| cluster, item).0, "");
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use keleustes_objects::{
     ArcStr, ControllerRevision, Key, PersistentVolumeClaim, Pod, PodPhase, StatefulSet, Time,
 };
-use keleustes_plan::{Context, Item, ReconcileError, View};
+use keleustes_plan::{Context, ReconcileError, View};
 
 use super::claims;
 use crate::workloads::adoption::{Claimed, claim, claim_if};
@@ -56,7 +56,7 @@ fn ordinals(set: &StatefulSet) -> std::ops::Range<i32> {
 
 impl Gathered {
     /// Reads the caches for a StatefulSet. `None` if it does not exist, or its selector is invalid.
-    pub(super) fn gather(view: &View<'_>, item: &Item) -> Option<Self> {
+    pub(super) fn gather(view: &View<'_>, item: &Key) -> Option<Self> {
         let set = view.get::<StatefulSet>(item)?.clone();
         let matcher = set.spec.selector.as_ref()?.matcher().ok()?;
         let (namespace, name) = (&set.meta.key.namespace, &set.meta.key.name);

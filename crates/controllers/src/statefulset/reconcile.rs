@@ -1,9 +1,8 @@
 //! Reconciles one StatefulSet.
 
-use keleustes_objects::StatefulSetStatus;
+use keleustes_objects::{Key, StatefulSetStatus};
 use keleustes_plan::{
-    Context, InvolvedObject, Item, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue,
-    StatusUrgency,
+    Context, InvolvedObject, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, StatusUrgency,
 };
 
 use super::history::History;
@@ -78,7 +77,7 @@ async fn reject_recreate(cx: &mut Context<'_>, inputs: &Inputs) -> ReconcileErro
 }
 
 impl Reconciler for StatefulSetReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let Some(gathered) = cx.gather(|view| Gathered::gather(view, item)) else {
             return Ok(Requeue::Forget);
         };

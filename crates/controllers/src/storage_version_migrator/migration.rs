@@ -8,8 +8,8 @@ use keleustes_objects::{
     ApiError, ErrorReason, Key, Resource, ResourceVersion, StorageVersionMigration, Uid,
 };
 use keleustes_plan::{
-    Context, Item, Memory, MonitorState, OnFailure, Outcome, PageRequest, PatchKind, Plan, ReconcileError,
-    Reconciler, Requeue, Target, Write,
+    Context, Memory, MonitorState, OnFailure, Outcome, PageRequest, PatchKind, Plan, Precondition,
+    ReconcileError, Reconciler, Requeue, Target, Write,
 };
 use serde_json::json;
 
@@ -74,7 +74,7 @@ enum Slice {
 }
 
 impl Reconciler for Migrate {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let Some(migration) = cx.gather(|view| view.get::<StorageVersionMigration>(item).cloned()) else {
             return Ok(Requeue::Forget);
         };
@@ -253,7 +253,7 @@ async fn patch_slice(cx: &mut Context<'_>, in_progress: &mut InProgress) -> Slic
 /// A patch that changes nothing, so that the API server encodes and stores the object again. An object that was changed
 /// or deleted meanwhile is not to be patched.
 fn patch(resource: &Resource, key: &Key, version: &ResourceVersion) -> Write {
-    let target = Target { resource: resource.clone(), key: key.clone(), uid: Uid::default() };
+    let target = Target::named(resource, key.clone(), Precondition::ResourceVersionInBody);
     let body = json!({
         "kind": resource.kind, "apiVersion": resource.api_version(), "metadata": {"resourceVersion": version},
     });

@@ -23,9 +23,11 @@ mod resource_version;
 mod runner;
 mod served;
 
-use keleustes_objects::{ApiResource, GroupResource, Key, ObjectMeta, Resource, StorageVersionMigration};
+use keleustes_objects::{
+    ApiResource, ArcStr, GroupResource, Key, ObjectMeta, Resource, StorageVersionMigration,
+};
 use keleustes_plan::{
-    ConstructionError, Controller, Effects, Grant, Loop, Memory, Metric, Observer, QpsMultiplier,
+    ConstructionError, Controller, Effects, Grant, Loop, Memory, Metric, Observer, QpsMultiplier, QueueItem,
 };
 
 use self::migration::{Migrate, MigrationsInProgress};
@@ -76,11 +78,11 @@ pub fn controller(
     Ok(Some(controller))
 }
 
-/// One item per resource; see [`item_of`].
+/// One item per resource.
 fn runner_loop() -> Loop {
     Loop::reconciling(RESOURCE_VERSION, Runner).enqueue_on::<StorageVersionMigration>(|change, _, items| {
         // The API server refuses to change `spec`, but a migration may be deleted and created again between two lists.
-        change.old_and_new().for_each(|migration| items.add(item_of(&migration.spec.resource)));
+        change.old_and_new().for_each(|migration| items.add(MigratedResource::of(migration)));
     })
 }
 
@@ -106,9 +108,25 @@ fn migration_loop(in_progress: Memory<MigrationsInProgress>) -> Loop {
     })
 }
 
-/// The item of a resource in the queue of the runner. The group stands where other items have a namespace.
-fn item_of(GroupResource { group, resource }: &GroupResource) -> Key {
-    Key::namespaced(group.as_str(), resource.as_str())
+/// The queue item of the runner: a resource that is migrated.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct MigratedResource {
+    group: ArcStr,
+    resource: ArcStr,
+}
+
+impl MigratedResource {
+    fn of(migration: &StorageVersionMigration) -> Self {
+        let GroupResource { group, resource } = migration.spec.resource.clone();
+        Self { group, resource }
+    }
+}
+
+impl QueueItem for MigratedResource {
+    fn text(&self) -> String {
+        let Self { group, resource } = self;
+        format!("{group}{}{resource}", if group.is_empty() { "" } else { "/" })
+    }
 }
 
 /// Makes the monitors observe what the garbage collector observes, also if that controller is switched off, and keeps

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{Resource, StorageVersionMigration};
-use keleustes_plan::{Context, Item, Memory, Now, PageRequest, Plan, ReconcileError, Reconciler, Requeue};
+use keleustes_objects::{Key, Resource, StorageVersionMigration};
+use keleustes_plan::{Context, Memory, Now, PageRequest, Plan, ReconcileError, Reconciler, Requeue};
 
 use super::conditions::{self, NewStatus};
 use super::served::{self, gvr, retry};
@@ -22,7 +22,7 @@ pub(super) struct RecordResourceVersion {
 }
 
 impl Reconciler for RecordResourceVersion {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let (migration, now) =
             cx.gather(|view| (view.get::<StorageVersionMigration>(item).cloned(), view.now()));
         let Some(migration) = migration.filter(|migration| {

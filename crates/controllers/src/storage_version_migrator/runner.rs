@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{Key, StorageVersionMigration, Time};
-use keleustes_plan::{Context, Item, Plan, ReconcileError, Reconciler, Requeue, View};
+use keleustes_objects::{StorageVersionMigration, Time};
+use keleustes_plan::{Context, Plan, ReconcileError, Reconciler, Requeue, View};
 
+use super::MigratedResource;
 use super::conditions::{self, NewStatus};
 use super::definition::{self, Report};
-use super::item_of;
 
 /// Reconciles one resource.
 pub(super) struct Runner;
@@ -21,9 +21,13 @@ struct Steps {
     promote: Option<Arc<StorageVersionMigration>>,
 }
 
-impl Reconciler for Runner {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let (steps, now) = cx.gather(|view| (Steps::of(view, &item.key), view.now().wall));
+impl Reconciler<MigratedResource> for Runner {
+    async fn reconcile(
+        &self,
+        cx: &mut Context<'_>,
+        resource: &MigratedResource,
+    ) -> Result<Requeue, ReconcileError> {
+        let (steps, now) = cx.gather(|view| (Steps::of(view, resource), view.now().wall));
         for migration in &steps.clean_up {
             clean_up(cx, migration, now).await?;
         }
@@ -36,10 +40,10 @@ impl Reconciler for Runner {
 
 impl Steps {
     /// The steps for the migrations of exactly this group and resource.
-    fn of(view: &View<'_>, resource: &Key) -> Self {
+    fn of(view: &View<'_>, resource: &MigratedResource) -> Self {
         let (mut steps, mut is_any_running) = (Self::default(), false);
         let of_resource =
-            |migration: &&Arc<StorageVersionMigration>| item_of(&migration.spec.resource) == *resource;
+            |migration: &&Arc<StorageVersionMigration>| MigratedResource::of(migration) == *resource;
         for migration in view.all::<StorageVersionMigration>().filter(of_resource) {
             match (conditions::is_running(migration), conditions::is_terminal(migration)) {
                 (true, true) => steps.clean_up.push(migration.clone()),

@@ -16,7 +16,7 @@ use keleustes_objects::{
     ErrorReason, Key, Lease, ServerStorageVersion, StorageVersion, Time, invalid_path_segment,
 };
 use keleustes_plan::{
-    Context, Controller, Grant, Item, Loop, OnFailure, Plan, ReconcileError, Reconciler, Requeue, View, Write,
+    Context, Controller, Grant, Loop, OnFailure, Plan, ReconcileError, Reconciler, Requeue, View, Write,
 };
 
 const LEASES: &str = "storage_version_garbage_collector_leases";
@@ -89,8 +89,8 @@ fn has_cached_lease(view: &View<'_>, record: &ServerStorageVersion) -> bool {
 struct DeletedLease;
 
 impl Reconciler for DeletedLease {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let name = &item.key.name;
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
+        let name = &item.name;
         // Created again meanwhile, be it without the label.
         if cx.fetch::<Lease>(&lease_of(name)).await?.is_some() {
             return Ok(Requeue::Forget);
@@ -117,8 +117,8 @@ impl Reconciler for DeletedLease {
 struct StaleRecords;
 
 impl Reconciler for StaleRecords {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let Some(version) = cx.fetch::<StorageVersion>(&item.key).await? else { return Ok(Requeue::Forget) };
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(version) = cx.fetch::<StorageVersion>(item).await? else { return Ok(Requeue::Forget) };
         let now = cx.gather(|view| view.now().wall);
         let mut left = Vec::new();
         for record in &version.status.storage_versions {

@@ -17,8 +17,8 @@ use keleustes_objects::{
     ErrorReason, Key, Kind as _, NO_EXECUTE, Node, Object as _, Pod, ResourceVersion, Taint, Time, Uid,
 };
 use keleustes_plan::{
-    Buckets, Change, Context, Controller, Effects, Grant, InvolvedObject, Item, Loop, Memory, Metric,
-    Outcome, PatchKind, Plan, PlannedEvent, RateLimiter, ReconcileError, Reconciler, Requeue, View, Write,
+    Buckets, Change, Context, Controller, Effects, Grant, InvolvedObject, Loop, Memory, Metric, Outcome,
+    PatchKind, Plan, PlannedEvent, RateLimiter, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::json;
 
@@ -137,7 +137,7 @@ struct Evict {
 }
 
 impl Reconciler for Evict {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let (decision, now) = cx.gather(|view| {
             let enable_comparison_operators = self.options.enable_comparison_operators;
             (

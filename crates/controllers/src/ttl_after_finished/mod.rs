@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use keleustes_objects::{Job, Key, Time};
 use keleustes_plan::{
-    Buckets, Change, Context, Controller, Effects, Grant, Item, Loop, Metric, Now, Plan, PropagationPolicy,
+    Buckets, Change, Context, Controller, Effects, Grant, Loop, Metric, Now, Plan, PropagationPolicy,
     ReconcileError, Reconciler, Requeue, View, Write,
 };
 
@@ -72,7 +72,7 @@ fn needs_cleanup(job: &Job) -> bool {
 struct TtlReconciler;
 
 impl Reconciler for TtlReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         reconcile(cx, item).await
     }
 }

@@ -14,10 +14,10 @@ mod warnings;
 
 use std::sync::Arc;
 
-use keleustes_objects::ValidatingAdmissionPolicy;
+use keleustes_objects::{Key, ValidatingAdmissionPolicy};
 use keleustes_plan::{
-    Change, Context, Controller, Effects, Grant, Item, Loop, Memory, Plan, ReconcileError, Reconciler,
-    Requeue, View, Write,
+    Change, Context, Controller, Effects, Grant, Loop, Memory, Plan, ReconcileError, Reconciler, Requeue,
+    View, Write,
 };
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ struct TypeChecker {
 }
 
 impl Reconciler for TypeChecker {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         let is_new =
             |policy: &&Arc<ValidatingAdmissionPolicy>| policy.meta.generation > policy.observed_generation;
         let gathered = cx.gather(|view| {

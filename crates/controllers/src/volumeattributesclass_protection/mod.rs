@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use keleustes_objects::{
     InternedStr, Key, Kind, PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass,
 };
-use keleustes_plan::{Change, Controller, Effects, Grant, Index, Item, Loop, Plan, View};
+use keleustes_plan::{Change, Controller, Effects, Grant, Index, Loop, Plan, View};
 
 use crate::protection::{add_finalizer, is_deletion_candidate, needs_finalizer, remove_finalizer};
 
@@ -87,7 +87,7 @@ fn classes_of_volume(volume: &PersistentVolume) -> BTreeSet<InternedStr> {
     name.filter(|name| !name.is_empty()).cloned().collect()
 }
 
-fn decide(view: &View<'_>, item: &Item) -> Plan {
+fn decide(view: &View<'_>, item: &Key) -> Plan {
     let Some(class) = view.get::<VolumeAttributesClass>(item) else {
         return Plan::none();
     };

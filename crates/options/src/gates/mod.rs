@@ -290,3 +290,23 @@ pub fn gate_dependencies() -> &'static [(&'static str, &'static [&'static str])]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     GATES.iter().map(|gate| gate.name)
 }
+
+#[cfg(test)]
+mod tests {
+    use keleustes_objects::BUILT_IN_KINDS;
+
+    use super::*;
+
+    #[test]
+    fn kinds_that_are_served_by_default_are_behind_no_gate_that_is_off() {
+        let versions = BUILT_IN_KINDS.iter().flat_map(|kind| kind.versions);
+        let gated: Vec<_> =
+            versions.filter_map(|version| Some((version.gate?, version.by_default))).collect();
+        assert!(gated.contains(&("ClusterTrustBundle", true)) && gated.contains(&("GenericWorkload", false)));
+        for (name, by_default) in gated {
+            let gate =
+                GATES.iter().find(|gate| gate.name == name).unwrap_or_else(|| panic!("no gate {name}"));
+            assert!(gate.by_release[3].default || !by_default, "{name}");
+        }
+    }
+}

@@ -142,7 +142,7 @@ impl RehearsalIo<'_> {
 
     /// Puts a subresource into the live object after a conflict, as the executor does.
     fn put_to_live(&mut self, write: &Write, wanted: &Value, tries: u32, path: &str) -> Outcome {
-        let (Target { resource, key, uid }, part) = (&write.target, write.subresource());
+        let (Target { resource, key, uid, .. }, part) = (&write.target, write.subresource());
         for tries_left in (0..tries).rev() {
             let live = match self.get(resource, key) {
                 Ok(live) => live.and_then(|live| serde_json::from_str::<Value>(&live).ok()),

@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 
 use self::io::RehearsalIo;
 use crate::{
-    AnyChange, AnyStore, Change, Context, Effects, Guard, Item, KindEntry, Loop, MonitorState, Now,
-    ReconcileError, Requeue, Target, View,
+    AnyChange, AnyStore, Change, Context, Effects, EnqueuedItem, Guard, Item, KindEntry, Loop, MonitorState,
+    Now, ReconcileError, Requeue, Target, View,
 };
 
 /// The caches and the live objects of a rehearsal.
@@ -247,7 +247,7 @@ impl RehearsalCluster {
 
     /// The error of a guard that the live objects do not satisfy.
     fn guard_failure(&self, guard: &Guard) -> Option<ApiError> {
-        let Guard::RecheckOwner(Target { resource, key, uid }) = guard;
+        let Guard::RecheckOwner(Target { resource, key, uid, .. }) = guard;
         let live = self.live.get(&resource.object_path(key)).map(|object| &object["metadata"]);
         let message = match live {
             None => "the owner is gone",
@@ -348,6 +348,9 @@ impl RehearsalCluster {
         for watch in a_loop.watches.iter().filter(|watch| watch.kind == kind) {
             watch.enqueue(change, &self.view(), &mut enqueue);
         }
+        for EnqueuedItem { item, .. } in enqueue.enqueued().iter().filter(|added| added.queue.is_none()) {
+            assert!(a_loop.reconciler.accepts(item), "{} cannot reconcile {item}", a_loop.queue);
+        }
         enqueue
     }
 
@@ -447,7 +450,11 @@ mod tests {
     struct WaitsForTheWorld;
 
     impl Reconciler for WaitsForTheWorld {
-        async fn reconcile(&self, _: &mut Context<'_>, _: &Item) -> Result<Requeue, ReconcileError> {
+        async fn reconcile(
+            &self,
+            _: &mut Context<'_>,
+            _: &keleustes_objects::Key,
+        ) -> Result<Requeue, ReconcileError> {
             std::future::pending().await
         }
     }

@@ -8,7 +8,7 @@ use keleustes_plan::{InvolvedObject, PlannedEvent};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// Core events; the original's controllers write no others.
-pub(super) const EVENTS: Resource = Resource::namespaced("", "v1", "events", "Event");
+pub(super) const EVENTS: Resource = Resource::built_in("", "Event");
 
 /// The namespace of events about cluster-scoped objects.
 const NAMESPACE_FOR_CLUSTER_SCOPED: &str = "default";

@@ -23,7 +23,7 @@ impl Executor {
         target: &Target,
         request: &PatchMetadata,
     ) -> Result<Option<WriteResponse>, ApiError> {
-        let Target { resource, key, uid } = target;
+        let Target { resource, key, .. } = target;
         let mut wait = FIRST_WAIT;
         for tries_left in (0..request.conflict_tries).rev() {
             let live: Value = match Call::get(resource, key).metadata_only().send(&self.client).await {
@@ -32,7 +32,7 @@ impl Executor {
                 Err(failure) => return Err(failure),
             };
             let metadata = &live["metadata"];
-            if !uid.is_empty() && Uid::from(metadata["uid"].as_str().unwrap_or_default()) != *uid {
+            if !target.allows_uid(&Uid::from(metadata["uid"].as_str().unwrap_or_default())) {
                 return Ok(None);
             }
             let Some(mut fields) = (request.fields)(metadata) else { return Ok(None) };

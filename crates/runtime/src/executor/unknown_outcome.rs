@@ -49,7 +49,7 @@ impl Executor {
         };
         let unknown =
             UnknownWrite { target: write.target.clone(), generated, failed_at: self.clocks.monotonic() };
-        self.unknown_writes.0.lock().entry(item.key.clone()).or_default().push(unknown);
+        self.unknown_writes.0.lock().entry(item.key().clone()).or_default().push(unknown);
     }
 
     /// Reads the targets of the item's writes whose outcome is unknown, and lets the gate wait for what is found.
@@ -57,18 +57,18 @@ impl Executor {
     /// # Errors
     /// If a target cannot be read; the item must not be reconciled then.
     pub async fn resolve_unknown_writes(&self, item: &Item) -> Result<(), ReconcileError> {
-        let Some(unknown) = self.unknown_writes.0.lock().get(&item.key).cloned() else { return Ok(()) };
+        let Some(unknown) = self.unknown_writes.0.lock().get(item.key()).cloned() else { return Ok(()) };
         for write in &unknown {
             if self.clocks.monotonic() < write.failed_at + HOLD_MAX {
                 self.resolve(item, write).await?;
             }
         }
-        self.unknown_writes.0.lock().remove(&item.key);
+        self.unknown_writes.0.lock().remove(item.key());
         Ok(())
     }
 
     async fn resolve(&self, item: &Item, write: &UnknownWrite) -> Result<(), ReconcileError> {
-        let Target { resource, key, uid } = &write.target;
+        let Target { resource, key, uid, .. } = &write.target;
         let list = Call::list(resource, &key.namespace).metadata_list_only();
         let list = match &write.generated {
             Some((_, labels)) if labels.is_empty() => list,

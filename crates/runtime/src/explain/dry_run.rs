@@ -74,7 +74,7 @@ impl Explainer {
             items.extend(self.items_after(a_loop, kind, &change, None));
         }
         if items.is_empty() && a_loop.is_keyed_by(resource) {
-            items.push(key.into());
+            items.extend(a_loop.object_item(key));
         }
         items.sort();
         items.dedup();

@@ -79,7 +79,7 @@ impl Explainer {
             failing_watches(a_loop).into_iter().map(|finding| of(a_loop, None, finding)).collect();
         let held = a_loop.gate.held(ITEMS_OF_A_LOOP_MAX);
         for item in &held {
-            let first = held_back(a_loop, &item.key).into_iter().next();
+            let first = held_back(a_loop, item.key()).into_iter().next();
             found.extend(first.map(|finding| of(a_loop, Some(item), finding)));
         }
         for state in a_loop.queue.some_waiting(ITEMS_OF_A_LOOP_MAX) {
@@ -98,7 +98,7 @@ impl Explainer {
 
 fn of(a_loop: &RunningLoop, item: Option<&Item>, finding: Finding) -> (Weight, WaitingItem) {
     let resource = a_loop.spec.keyed_by.as_ref().map(|kind| Resource::to_string(kind.resource()));
-    let key = item.map(|item| &item.key);
+    let key = item.map(Item::key);
     let waiting = WaitingItem {
         controller: a_loop.controller,
         item: item.map(ToString::to_string).unwrap_or_default(),

@@ -21,10 +21,10 @@ const SHOWN_MAX: usize = 20;
 /// How many live reads are in flight at once.
 const READS_AT_ONCE: usize = 8;
 
-const NODES: Resource = Resource::cluster("", "v1", "nodes", "Node");
-const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
-const CLAIMS: Resource = Resource::namespaced("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
-const CLASSES: Resource = Resource::cluster("storage.k8s.io", "v1", "storageclasses", "StorageClass");
+const NODES: Resource = Resource::built_in("", "Node");
+const PODS: Resource = Resource::built_in("", "Pod");
+const CLAIMS: Resource = Resource::built_in("", "PersistentVolumeClaim");
+const CLASSES: Resource = Resource::built_in("storage.k8s.io", "StorageClass");
 
 /// One object of the tree.
 pub(super) struct Node {

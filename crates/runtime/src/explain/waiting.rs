@@ -20,7 +20,7 @@ impl Explainer {
             let state = self.inspection.leads().then(|| self.why_not_started(controller));
             return state.flatten().into_iter().collect();
         };
-        self.waiting_in(&a_loop, &item.key).into_iter().map(|finding| finding.text).collect()
+        self.waiting_in(&a_loop, item.key()).into_iter().map(|finding| finding.text).collect()
     }
 
     /// Why a controller of a leader does not run.
@@ -45,7 +45,7 @@ impl Explainer {
             let text = format!("its status update is coalesced until {}", self.at(until));
             found.push(Finding { weight: Weight::Passing, text });
         }
-        for state in a_loop.queue.states(&|item| item.key == *key) {
+        for state in a_loop.queue.states(&|item| item.key() == key) {
             found.extend(self.queue_state(a_loop, &state, held_until));
         }
         found.extend(failing_watches(a_loop));

@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::queue::Queue;
 
 static LEASE_CANDIDATES: Resource =
-    Resource::namespaced("coordination.k8s.io", "v1beta1", "leasecandidates", "LeaseCandidate");
+    Resource::built_in_version("coordination.k8s.io", "v1beta1", "LeaseCandidate");
 
 /// The namespace of LeaseCandidates for the manager's Lease and the name of that Lease, whatever lock is
 /// configured: the original ignores its lock flags here, too.

@@ -20,7 +20,7 @@ use super::single_object::{Change, SingleObject};
 use crate::clock::Clocks;
 use crate::failure_log::FailureLog;
 
-static LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
+static LEASES: Resource = Resource::built_in("coordination.k8s.io", "Lease");
 
 /// The annotation that names the program of the leader: its identity, a space, and its name and version. The original
 /// keeps annotations of the Lease, so this one means something only while it starts with the holder's identity.

@@ -1,5 +1,7 @@
 //! The metadata that an observer needs; labels and annotations are not even allocated.
 
+use std::sync::LazyLock;
+
 use keleustes_objects::protobuf::{self, Message};
 use keleustes_objects::{
     ArcStr, InternedList, InternedStr, Key, Object, ObjectMeta, OwnerReference, ResourceVersion, Time, Uid,
@@ -12,7 +14,7 @@ use serde::Deserialize;
 pub(super) struct PartialObjectMetadata(ObjectMeta);
 
 impl Object for PartialObjectMetadata {
-    const MESSAGE: Option<&'static Message> = Some(&protobuf::PARTIAL);
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&protobuf::PARTIAL);
 
     fn meta(&self) -> &ObjectMeta {
         &self.0

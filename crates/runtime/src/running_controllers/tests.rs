@@ -1,8 +1,7 @@
 //! When each controller starts, and how long shutdown waits for all of them.
 
 use keleustes_client::{ClientOptions, Connection};
-use keleustes_objects::Key;
-use keleustes_plan::{Item, Loop, Plan, View};
+use keleustes_plan::{Loop, Pass, Plan, View};
 use keleustes_test_log::TestLog;
 use tokio::time::Instant;
 use tracing::Level;
@@ -86,11 +85,11 @@ async fn stop_during_startup_keeps_every_started_controller() {
     let mut set = idle_controllers(&["a", "b", "c", "d", "e", "f"], Duration::from_secs(10));
     for controller in &mut set.controllers {
         let reconciled = reconciled.clone();
-        let count = move |_: &View<'_>, _: &Item| {
+        let count = move |_: &View<'_>, _: &Pass| {
             *reconciled.lock() += 1;
             Plan::none()
         };
-        controller.loops.push(Loop::deciding("counting", count).initial_item(Key::cluster("once")));
+        controller.loops.push(Loop::deciding("counting", count).initial_item(Pass));
     }
     let starting = RunningControllers::start(&process, set, &context, || {}, &stop);
     let stopping = async {
@@ -109,11 +108,11 @@ async fn failing_start_step_ends_the_start_and_the_error_names_the_controller() 
     let reconciled = Arc::new(Mutex::new(Vec::new()));
     let counting = |name: &'static str| {
         let reconciled = reconciled.clone();
-        let count = move |_: &View<'_>, _: &Item| {
+        let count = move |_: &View<'_>, _: &Pass| {
             reconciled.lock().push(name);
             Plan::none()
         };
-        Loop::deciding("counting", count).initial_item(Key::cluster("once"))
+        Loop::deciding("counting", count).initial_item(Pass)
     };
     let mut set = idle_controllers(&["good", "bad"], Duration::ZERO);
     set.controllers[0].loops.push(counting("good").before_start(|_| Ok(Vec::new())));

@@ -78,7 +78,7 @@ pub struct WriteEffect {
 impl WriteEffect {
     /// The effect of a planned write; `owner_of` knows the controllers that own existing objects.
     #[must_use]
-    pub fn of(write: &Write, owner_of: &dyn Fn(&Target) -> Option<Uid>) -> Self {
+    pub fn of<R>(write: &Write<R>, owner_of: &dyn Fn(&Target) -> Option<Uid>) -> Self {
         let Target { resource, key, .. } = &write.target;
         let name = key.name.to_string();
         let effect = match &write.action {
@@ -247,7 +247,7 @@ mod tests {
     use std::sync::Arc;
 
     use keleustes_objects::PartialObjectMeta;
-    use keleustes_plan::AnyObject;
+    use keleustes_plan::{AnyObject, Precondition, WriteDraft};
     use serde_json::{Value, json};
 
     use super::*;
@@ -271,14 +271,14 @@ mod tests {
     }
 
     fn target(resource: &Resource, name: &str) -> Target {
-        Target { resource: resource.clone(), key: Key::namespaced("shop", name), uid: Uid::default() }
+        Target::named(resource, Key::namespaced("shop", name), Precondition::None("nothing is sent"))
     }
 
-    fn effect(write: &Write, owner: Option<&str>) -> WriteEffect {
+    fn effect<R>(write: &Write<R>, owner: Option<&str>) -> WriteEffect {
         WriteEffect::of(write, &|_| owner.map(Uid::from))
     }
 
-    fn create_pod(owner: &str) -> Write {
+    fn create_pod(owner: &str) -> WriteDraft {
         let mut metadata = owned_by(owner);
         metadata["generateName"] = "web-".into();
         let mut write = Write::delete_target(target(&PODS, ""));

@@ -180,19 +180,20 @@ impl Hindsight {
         let Some(meta) = change.change.meta() else { return items };
         let key = &meta.key;
         if a_loop.is_keyed_by(change.kind.resource()) {
-            items.push(key.into());
+            items.extend(a_loop.object_item(key));
         }
         if let Some((owner, kind)) = meta.controller_ref().zip(a_loop.keyed_by.as_ref())
             && *owner.kind == *kind.resource().kind
         {
-            items.push(Key { namespace: key.namespace.clone(), name: owner.name.clone() }.into());
+            let owner = Key { namespace: key.namespace.clone(), name: owner.name.clone() };
+            items.extend(a_loop.object_item(&owner));
         }
         items.sort();
         items.dedup();
         items.truncate(ITEMS_MAX);
         if items.is_empty() && thorough {
             // As Endpoints are named after their Service.
-            items.push(key.into());
+            items.extend(a_loop.object_item(key));
             items.extend(a_loop.initial_items.iter().take(ITEMS_MAX).cloned());
             items.extend(self.neighbours(a_loop, key));
         }
@@ -207,7 +208,7 @@ impl Hindsight {
         self.explainer.caches.cache(kind).for_each_meta(&mut |meta| {
             if items.len() < NEIGHBOURS_MAX && (meta.key.namespace == key.namespace || meta.key == namespace)
             {
-                items.push(Item::from(&meta.key));
+                items.extend(a_loop.object_item(&meta.key));
             }
         });
         items

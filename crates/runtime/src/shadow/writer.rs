@@ -116,7 +116,7 @@ async fn patch_is_needed(executor: &Executor, target: &Target, patch: &PatchMeta
 }
 
 fn has_uid(metadata: &Value, target: &Target) -> bool {
-    target.uid.is_empty() || Uid::from(metadata["uid"].as_str().unwrap_or_default()) == target.uid
+    target.allows_uid(&Uid::from(metadata["uid"].as_str().unwrap_or_default()))
 }
 
 fn is_terminating(executor: &Executor, target: &Target) -> bool {

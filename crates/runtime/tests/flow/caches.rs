@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use keleustes_apiserver::{FaultRule, InjectedFault, LoggedRequest};
 use keleustes_objects::{InternedStr, Key, Namespace, ServiceAccount};
-use keleustes_plan::{
-    AnyChange, Change, Controller, Effects, Index, Item, KindEntry, Loop, Plan, Requeue, View,
-};
+use keleustes_plan::{AnyChange, Change, Controller, Effects, Index, KindEntry, Loop, Plan, Requeue, View};
 use keleustes_runtime::caches::EventHandler;
 use keleustes_runtime::loops::prepare;
 use parking_lot::Mutex;
@@ -24,7 +22,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 async fn kind_is_listed_once_for_any_number_of_controllers() {
     let cluster = TestCluster::new();
     let controller = |name| {
-        let decides_nothing = |_: &View<'_>, _: &Item| Plan::none();
+        let decides_nothing = |_: &View<'_>, _: &Key| Plan::none();
         let a_loop =
             || Loop::deciding("test", decides_nothing).reads::<Namespace>().reads::<ServiceAccount>();
         Controller::new(name).with_loop(a_loop()).with_loop(a_loop())
@@ -84,7 +82,7 @@ async fn event_handler_sees_indexes_that_hold_the_change() {
         enqueue.add(&map.meta.key);
     };
     let cluster = TestCluster::new();
-    let a_loop = Loop::deciding("test", |_, _| Plan::none())
+    let a_loop = Loop::deciding("test", |_, _: &Key| Plan::none())
         .enqueue_on::<ConfigMap>(enqueue_key)
         .reads_index::<ConfigMap>(BY_COLOUR);
     let running = cluster.start(Controller::new("test").with_loop(a_loop)).await;
@@ -385,7 +383,7 @@ async fn index_that_panics_over_one_object_does_not_end_the_cache() {
     const PANICKING: Index<ConfigMap> =
         Index { name: "fragile", values: |map, _| assert!(map.colour != "odd", "an odd colour") };
     let cluster = TestCluster::new();
-    let a_loop = Loop::deciding("test", |_, _| Plan::none()).reads_index::<ConfigMap>(PANICKING);
+    let a_loop = Loop::deciding("test", |_, _: &Key| Plan::none()).reads_index::<ConfigMap>(PANICKING);
     prepare(&Controller::new("test").with_loop(a_loop), &cluster.caches);
     let cache = cluster.synced_cache::<ConfigMap>().await;
     let log = ChangeLog::at(&cache);

@@ -9,8 +9,8 @@ use http::Method;
 use keleustes_apiserver::{FaultRule, InjectedFault};
 use keleustes_objects::{ErrorReason, Key, Kind as _, Resource};
 use keleustes_plan::{
-    Applied, Context, Controller, Grant, Loop, Outcome, Plan, PropagationPolicy, ReconcileError, Requeue,
-    Target, Write,
+    Applied, Context, Controller, Grant, Loop, Outcome, Plan, Precondition, PropagationPolicy,
+    ReconcileError, Requeue, Target, Write,
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -169,13 +169,23 @@ async fn object_of_any_resource_is_deleted_with_a_uid_precondition() {
         resource: ConfigMap::RESOURCE,
         key: Key::namespaced("a", "one"),
         uid: uid.into(),
+        precondition: Precondition::Uid,
     };
-    let other_uid = applied(&cluster, EVERYTHING, Write::delete_target(target("other"))).await.unwrap();
+    let other_uid =
+        applied(&cluster, EVERYTHING, Write::delete_target(target("other")).because("it is asked for"))
+            .await
+            .unwrap();
     assert!(
         matches!(&other_uid.outcomes[..], [Outcome::Failed(failure)] if failure.reason == ErrorReason::Conflict)
     );
     let uid = cluster.server.object("configmaps", "a", "one").unwrap()["metadata"]["uid"].clone();
-    applied(&cluster, EVERYTHING, Write::delete_target(target(uid.as_str().unwrap()))).await.unwrap();
+    applied(
+        &cluster,
+        EVERYTHING,
+        Write::delete_target(target(uid.as_str().unwrap())).because("it is asked for"),
+    )
+    .await
+    .unwrap();
     assert_eq!(cluster.colour("a/one"), None);
 }
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use http::Method;
 use keleustes_apiserver::{FaultRule, InjectedFault};
-use keleustes_objects::{ApiError, ErrorReason, Key, Kind, ResourceVersion, Uid};
+use keleustes_objects::{ApiError, ErrorReason, Key, Kind, ResourceVersion};
 use keleustes_plan::{
     Applied, Edited, Grant, Guard, InvolvedObject, OnFailure, Outcome, PatchKind, Plan, PlannedEvent,
-    ReconcileError, Target, Write,
+    Precondition, ReconcileError, Target, Write,
 };
 use keleustes_runtime::executor::{Executor, UnknownWrites};
 use keleustes_runtime::gate::Gate;
@@ -62,6 +62,7 @@ pub(crate) async fn apply(cluster: &TestCluster, plan: Plan) -> Applied {
 
 pub(crate) fn create(name: &str) -> Write {
     Write::create::<ConfigMap>(Key::namespaced("a", name), json!({"metadata": {"name": name}}))
+        .because("it is missing")
 }
 
 pub(crate) fn many(count: usize) -> Vec<Write> {
@@ -79,6 +80,7 @@ fn paint(map: &ConfigMap, colour: &'static str) -> Write {
         live["data"]["colour"] = json!(colour);
         Edited::Changed
     })
+    .because("the test wants it")
 }
 
 fn reads_of(cluster: &TestCluster, name: &str) -> usize {
@@ -152,7 +154,7 @@ async fn slow_start_ends_with_the_first_batch_that_fails() {
         6,
         "the failed one did not reach the server, those after it were not sent"
     );
-    assert_eq!(applied.error.unwrap().because, "create configmaps a/n04 because : no");
+    assert_eq!(applied.error.unwrap().because, "create configmaps a/n04 because it is missing: no");
 }
 
 /// A failure that does not stop a plan ends the batches, but not the steps after them.
@@ -193,7 +195,7 @@ async fn failed_in_the_middle(
     cluster.faults.add(on(Method::POST, taken).skip(1).times(1));
     let mut plan = Plan::none();
     plan.push(create("x"));
-    plan.push(create("y").on_failure(on_failure).ignoring_errors(tolerated).because("it is missing"));
+    plan.push(create("y").on_failure(on_failure).ignoring_errors(tolerated));
     plan.push(create("z"));
     let applied = apply(&cluster, plan).await;
     (cluster, applied)
@@ -366,8 +368,12 @@ async fn edit_skips_an_object_that_has_changed_since_the_decision() {
     let stale = ResourceVersion::from("1");
     let plans = [
         ("another resourceVersion", paint(&map, "blue").expected_resource_version(&stale)),
-        ("nothing to do", Write::edit(&map, |_| Edited::Unneeded)),
-        ("impossible", Write::edit(&map, |_| Edited::Impossible("invalid object".to_owned()))),
+        ("nothing to do", Write::edit(&map, |_| Edited::Unneeded).because("the test wants it")),
+        (
+            "impossible",
+            Write::edit(&map, |_| Edited::Impossible("invalid object".to_owned()))
+                .because("the test wants it"),
+        ),
     ];
     for (what, write) in plans {
         let applied = apply(&cluster, Plan::of(write)).await;
@@ -397,7 +403,7 @@ async fn edit_of_a_just_deleted_object_is_unneeded() {
         server.remove("configmaps", "a", "x");
         Edited::Changed
     });
-    assert_eq!(letters(&apply(&cluster, Plan::of(write)).await), "U");
+    assert_eq!(letters(&apply(&cluster, Plan::of(write.because("the test wants it"))).await), "U");
 }
 
 /// Proves INF-140.
@@ -434,17 +440,22 @@ async fn delete_has_a_uid_precondition() {
     let map = observed(&cluster, "a/x");
     cluster.remove("a/x");
     cluster.put("a/x", "blue");
-    let applied = apply(&cluster, Plan::of(Write::delete(&map))).await;
+    let applied = apply(&cluster, Plan::of(Write::delete(&map).because("the test wants it"))).await;
     assert_eq!(failures(&applied)[0].reason, ErrorReason::Conflict);
     assert_eq!(cluster.colour("a/x").as_deref(), Some("blue"), "an object with another UID is not deleted");
-    let applied = apply(&cluster, Plan::of(Write::delete(&observed(&cluster, "a/x")))).await;
+    let applied =
+        apply(&cluster, Plan::of(Write::delete(&observed(&cluster, "a/x")).because("the test wants it")))
+            .await;
     assert_eq!((&*letters(&applied), cluster.colour("a/x")), ("D", None));
     let preconditions: Vec<Value> =
         cluster.writes().iter().map(|request| request.json()["preconditions"]["uid"].clone()).collect();
     assert_eq!(preconditions[0], json!(map.meta.uid));
     assert_ne!(preconditions[0], preconditions[1]);
-    let tolerated_delete =
-        apply(&cluster, Plan::of(Write::delete(&map).ignoring_errors(&[ErrorReason::NotFound]))).await;
+    let tolerated_delete = apply(
+        &cluster,
+        Plan::of(Write::delete(&map).ignoring_errors(&[ErrorReason::NotFound]).because("the test wants it")),
+    )
+    .await;
     assert_eq!(tolerated_delete.all_done(), Ok(()), "not found counts as deleted");
 }
 
@@ -472,13 +483,13 @@ async fn plan_with_an_undeclared_write_sends_nothing() {
     let map = observed(&cluster, "a/x");
     let undeclared = Write::patch(&map, PatchKind::Merge, json!({})).on_subresource("status");
     let mut plan = Plan::of(create("before"));
-    plan.push(undeclared);
+    plan.push(undeclared.because("the test wants it"));
     assert!(AssertUnwindSafe(apply(&cluster, plan)).catch_unwind().await.is_err());
     assert_eq!(cluster.writes(), []);
     let executor = Executor { grants: &[], ..executor(&cluster) };
     let key = Key::namespaced("a", "x");
     assert!(AssertUnwindSafe(executor.fetch(&ConfigMap::RESOURCE, &key)).catch_unwind().await.is_err());
-    let owner = Target { resource: ConfigMap::RESOURCE, key, uid: Uid::default() };
+    let owner = Target::named(&ConfigMap::RESOURCE, key, Precondition::None("the get is refused"));
     const CREATES: &[Grant] = &[Grant { group: "", resource: "configmaps", verbs: &["create"] }];
     let without_get = Executor { grants: CREATES, ..executor };
     let guarded = Plan::of(create("y").guarded(Guard::RecheckOwner(owner)));
@@ -499,11 +510,14 @@ async fn nothing_is_written_or_recorded_once_the_lease_is_lost() {
     // Lost between two writes.
     let is_leader = cluster.is_leader.clone();
     let mut plan = Plan::of(create("y"));
-    plan.push(Write::edit(&map, move |live| {
-        is_leader.store(false, Ordering::Relaxed);
-        live["data"]["colour"] = json!("blue");
-        Edited::Changed
-    }));
+    plan.push(
+        Write::edit(&map, move |live| {
+            is_leader.store(false, Ordering::Relaxed);
+            live["data"]["colour"] = json!("blue");
+            Edited::Changed
+        })
+        .because("the test wants it"),
+    );
     plan.push(create("z"));
     plan.record(event());
     let applied = apply(&cluster, plan).await;

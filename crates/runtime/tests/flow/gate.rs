@@ -18,12 +18,12 @@ const GRANTS: &[Grant] = &[
 ];
 
 /// A controller that is enqueued by Namespaces and also reads ConfigMaps and Secrets.
-fn deciding(decide: fn(&View<'_>, &Item) -> Plan) -> Controller {
+fn deciding(decide: fn(&View<'_>, &Key) -> Plan) -> Controller {
     Controller::new("test").may_write(GRANTS).with_loop(unkeyed(decide).keyed_by::<Namespace>())
 }
 
 /// A loop that names its items after namespaces, but waits for what was written for an earlier one of the same name.
-fn unkeyed(decide: fn(&View<'_>, &Item) -> Plan) -> Loop {
+fn unkeyed(decide: fn(&View<'_>, &Key) -> Plan) -> Loop {
     Loop::deciding("test", decide)
         .enqueue_on::<Namespace>(|change, _, enqueue| enqueue.add(&change.latest().meta.key))
         .reads::<ConfigMap>()
@@ -31,7 +31,7 @@ fn unkeyed(decide: fn(&View<'_>, &Item) -> Plan) -> Loop {
 }
 
 /// Wants one ConfigMap in namespace `a`, of any name.
-fn want_one(view: &View<'_>, item: &Item) -> Plan {
+fn want_one(view: &View<'_>, item: &Key) -> Plan {
     let namespace = (&*item.name).into();
     let has_one = view.in_namespace::<ConfigMap>(&namespace).next().is_some();
     if item.name != "a" || has_one || view.get::<Namespace>(item).is_none() {
@@ -42,7 +42,7 @@ fn want_one(view: &View<'_>, item: &Item) -> Plan {
 }
 
 /// Starts it with synced caches; the watch of ConfigMaps lags from then on.
-async fn start_lagging(cluster: &TestCluster, decide: fn(&View<'_>, &Item) -> Plan) -> RunningController {
+async fn start_lagging(cluster: &TestCluster, decide: fn(&View<'_>, &Key) -> Plan) -> RunningController {
     start_controller_lagging(cluster, deciding(decide)).await
 }
 
@@ -116,7 +116,7 @@ async fn key_is_held_until_the_cache_observes_what_it_deleted() {
     running.stop().await;
 }
 
-fn want_none(view: &View<'_>, item: &Item) -> Plan {
+fn want_none(view: &View<'_>, item: &Key) -> Plan {
     let mut plan = Plan::none();
     for map in view.in_namespace::<ConfigMap>(&(&*item.name).into()) {
         plan.push(Write::delete(&**map).because("there is one too many"));
@@ -125,7 +125,7 @@ fn want_none(view: &View<'_>, item: &Item) -> Plan {
 }
 
 /// Wants the ConfigMap of this name.
-fn want_named(view: &View<'_>, item: &Item) -> Plan {
+fn want_named(view: &View<'_>, item: &Key) -> Plan {
     let key = Key::namespaced(&*item.name, "x");
     if item.name != "a" || view.get::<ConfigMap>(&key).is_some() {
         return Plan::none();
@@ -134,7 +134,7 @@ fn want_named(view: &View<'_>, item: &Item) -> Plan {
 }
 
 /// Adds a letter to what the cache shows, which shows whether the cache was current.
-fn want_two_letters(view: &View<'_>, item: &Item) -> Plan {
+fn want_two_letters(view: &View<'_>, item: &Key) -> Plan {
     let mut plan = Plan::none();
     for map in view.in_namespace::<ConfigMap>(&(&*item.name).into()) {
         if map.colour.len() < 2 {
@@ -146,7 +146,7 @@ fn want_two_letters(view: &View<'_>, item: &Item) -> Plan {
 }
 
 /// The actions whose response is lost: what exists before, the decision, and how many writes it needs.
-type LostWrite = (&'static str, &'static [&'static str], fn(&View<'_>, &Item) -> Plan);
+type LostWrite = (&'static str, &'static [&'static str], fn(&View<'_>, &Key) -> Plan);
 
 const LOST_WRITES: [LostWrite; 4] = [
     ("create with a generated name", &[], want_one),
@@ -235,11 +235,13 @@ async fn key_is_not_reconciled_while_the_outcome_of_its_write_cannot_be_read() {
 /// Other keys are not held back by one key's writes.
 #[tokio::test(start_paused = true)]
 async fn other_keys_proceed_while_one_is_held() {
-    fn decide(view: &View<'_>, item: &Item) -> Plan {
+    fn decide(view: &View<'_>, item: &Key) -> Plan {
         let mut plan = want_one(view, item);
         if item.name == "b" {
             let body = json!({"metadata": {"generateName": "b-"}});
-            plan.push(Write::create::<ConfigMap>(Key::namespaced("b", ""), body));
+            plan.push(
+                Write::create::<ConfigMap>(Key::namespaced("b", ""), body).because("the test wants it"),
+            );
         }
         plan
     }
@@ -258,10 +260,14 @@ async fn other_keys_proceed_while_one_is_held() {
 #[tokio::test(start_paused = true)]
 async fn bookmark_releases_a_key_whose_write_no_event_shows() {
     /// The cache holds token Secrets only, so no watch event shows this one.
-    fn want_secret(_: &View<'_>, item: &Item) -> Plan {
+    fn want_secret(_: &View<'_>, item: &Key) -> Plan {
         let body = json!({"metadata": {"generateName": "s-"}, "type": "Opaque"});
         let key = Key::namespaced(&*item.name, "");
-        if item.name == "a" { Plan::of(Write::create::<TokenSecret>(key, body)) } else { Plan::none() }
+        if item.name == "a" {
+            Plan::of(Write::create::<TokenSecret>(key, body).because("the test wants it"))
+        } else {
+            Plan::none()
+        }
     }
     let cluster = TestCluster::new();
     touch(&cluster, "a");

@@ -9,9 +9,7 @@ use futures::future::join_all;
 use http::Method;
 use keleustes_apiserver::{ApiServer, FaultRule, InjectedFault};
 use keleustes_objects::{ApiError, ErrorReason, Key, Namespace, ServiceAccount};
-use keleustes_plan::{
-    Change, Controller, Effects, Grant, Item, Loop, Plan, ReconcileError, Requeue, View, Write,
-};
+use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Plan, ReconcileError, Requeue, View, Write};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -38,7 +36,7 @@ impl ReconcileLog {
         Self { began: Instant::now(), reconciles: Arc::default() }
     }
 
-    fn record(&self, item: &Item) -> usize {
+    fn record(&self, item: &Key) -> usize {
         let mut reconciles = self.reconciles.lock();
         reconciles.push((item.to_string(), self.began.elapsed().as_millis()));
         reconciles.iter().filter(|(recorded, _)| *recorded == item.to_string()).count()
@@ -62,7 +60,7 @@ async fn loop_starts_without_a_deferred_kind() {
     cluster.put("default/there", "red");
     let observed = Arc::new(Mutex::new(Vec::new()));
     let record = observed.clone();
-    let decide = move |view: &View<'_>, _: &Item| {
+    let decide = move |view: &View<'_>, _: &Key| {
         let maps = view.store_if_synced::<ConfigMap>().map(|maps| maps.all().count());
         record.lock().push(maps);
         let mut plan = Plan::none();
@@ -114,7 +112,7 @@ async fn panic_ends_one_reconcile_of_one_item_and_is_retried() {
 async fn undeclared_read_is_a_contained_panic() {
     let cluster = TestCluster::new();
     cluster.put("a/x", "red");
-    let a_loop = Loop::deciding("test", |view, _| {
+    let a_loop = Loop::deciding("test", |view, _: &Key| {
         let _ = view.all::<ServiceAccount>().count();
         Plan::none()
     });
@@ -130,8 +128,9 @@ async fn undeclared_read_is_a_contained_panic() {
 async fn undeclared_write_is_a_contained_panic() {
     let cluster = TestCluster::new();
     cluster.put("a/x", "red");
-    let a_loop = Loop::deciding("test", |view, item| {
-        view.get::<ConfigMap>(item).map_or_else(Plan::none, |map| Plan::of(Write::delete(&**map)))
+    let a_loop = Loop::deciding("test", |view, item: &Key| {
+        view.get::<ConfigMap>(item)
+            .map_or_else(Plan::none, |map| Plan::of(Write::delete(&**map).because("the test wants it")))
     });
     let a_loop = a_loop.enqueue_on::<ConfigMap>(|change, _, enqueue| enqueue.add(&change.latest().meta.key));
     let running = cluster.start(Controller::new("test").with_loop(a_loop)).await;
@@ -289,11 +288,15 @@ async fn retry_after_of_the_server_is_honoured() {
     let id = cluster
         .faults
         .add(FaultRule::new(InjectedFault::too_many_requests(30)).method(Method::POST).times(1));
-    let a_loop = Loop::deciding("test", |view, item| {
+    let a_loop = Loop::deciding("test", |view, item: &Key| {
         let key = Key::namespaced("a", "created");
         let body = json!({"metadata": {"name": "created"}});
         let wanted = item.name == "a" && view.get::<ConfigMap>(&key).is_none();
-        if wanted { Plan::of(Write::create::<ConfigMap>(key, body)) } else { Plan::none() }
+        if wanted {
+            Plan::of(Write::create::<ConfigMap>(key, body).because("the test wants it"))
+        } else {
+            Plan::none()
+        }
     });
     let a_loop = a_loop
         .enqueue_on::<Namespace>(|change, _, enqueue| enqueue.add(&change.latest().meta.key))
@@ -425,7 +428,7 @@ async fn last_state_is_always_reconciled() {
 /// locked in the order of declaration, this would deadlock within moments.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn loops_that_read_the_same_kinds_in_any_order_never_deadlock() {
-    fn decide(view: &View<'_>, _: &Item) -> Plan {
+    fn decide(view: &View<'_>, _: &Key) -> Plan {
         assert!(view.all::<ConfigMap>().count() + view.all::<ServiceAccount>().count() > 0);
         Plan::none()
     }

@@ -7,7 +7,7 @@ use http::Method;
 use keleustes_apiserver::{FaultRule, InjectedFault};
 use keleustes_objects::{ApiResource, Key, ObjectMeta, Resource};
 use keleustes_plan::{
-    Controller, Effects, InvolvedObject, Item, KindEntry, Loop, Metric, Observer, PlannedEvent, Requeue,
+    Controller, Effects, InvolvedObject, KindEntry, Loop, Metric, Observer, PlannedEvent, Requeue,
 };
 use keleustes_runtime::handover::PredecessorState;
 use keleustes_runtime::leader::Predecessor;
@@ -83,8 +83,8 @@ impl Observer for RecordingObserver {
 /// A controller with an observer that records the items it reconciles.
 fn echo(observer: &RecordingObserver, reconciled: &Arc<Mutex<Vec<String>>>) -> Controller {
     let reconciled = reconciled.clone();
-    let reconciler = reconcile_with(move |_, item: &Item| {
-        reconciled.lock().push(item.key.to_string());
+    let reconciler = reconcile_with(move |_, item: &Key| {
+        reconciled.lock().push(item.to_string());
         Box::pin(async { Ok(Requeue::Forget) })
     });
     Controller::new("test").observer(observer.clone()).with_loop(Loop::reconciling("echo", reconciler))

@@ -7,7 +7,8 @@ use http::Method;
 use keleustes_apiserver::InjectedFault;
 use keleustes_objects::{Key, Namespace, Uid};
 use keleustes_plan::{
-    Controller, Effects, InvolvedObject, Loop, Metric, Outcome, PatchKind, Plan, PlannedEvent, Requeue, Write,
+    Controller, Effects, InvolvedObject, Loop, Metric, Outcome, Pass, PatchKind, Plan, PlannedEvent, Requeue,
+    Write,
 };
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ fn namespace(cluster: &TestCluster) -> Value {
 fn put_status(observed: &Value) -> Write {
     let object: Namespace = serde_json::from_value(observed.clone()).unwrap();
     let body = json!({"metadata": observed["metadata"], "status": {"phase": "Active", "conditions": [{"type": "Created", "status": "True"}]}});
-    Write::put(&object, "status", body)
+    Write::put(&object, "status", body).because("the test wants it")
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,7 +68,10 @@ async fn patch_has_a_uid_precondition() {
     cluster.put("a/x", "red");
     let mut map = observed(&cluster, "a/x");
     let patch = |map: &ConfigMap| {
-        Plan::of(Write::patch(map, PatchKind::Merge, json!({"metadata": {"labels": {"mine": "yes"}}})))
+        Plan::of(
+            Write::patch(map, PatchKind::Merge, json!({"metadata": {"labels": {"mine": "yes"}}}))
+                .because("the test wants it"),
+        )
     };
     assert_eq!(letters(&apply(&cluster, patch(&map)).await), "D");
     map.meta.uid = Uid::from("11111111-1111-1111-1111-111111111111");
@@ -106,7 +110,7 @@ static RECONCILES: Metric = Metric::counter("reconciles_total", "Reconciles.", &
 #[tokio::test(start_paused = true)]
 async fn initial_item_is_reconciled_without_a_change() {
     let cluster = TestCluster::new();
-    let pass = Loop::reconciling("passes", PeriodicPass).initial_item(Key::cluster("pass"));
+    let pass = Loop::reconciling("passes", PeriodicPass).initial_item(Pass);
     let running = cluster.start(Controller::new("test").metrics([&RECONCILES]).with_loop(pass)).await;
     wait(Duration::from_secs(45)).await;
     assert!(cluster.metric("reconciles_total 3"), "at 0, 20 and 40 seconds");
@@ -115,11 +119,11 @@ async fn initial_item_is_reconciled_without_a_change() {
 
 struct PeriodicPass;
 
-impl keleustes_plan::Reconciler for PeriodicPass {
+impl keleustes_plan::Reconciler<Pass> for PeriodicPass {
     async fn reconcile(
         &self,
         cx: &mut keleustes_plan::Context<'_>,
-        _: &keleustes_plan::Item,
+        _: &Pass,
     ) -> Result<Requeue, keleustes_plan::ReconcileError> {
         cx.measure(RECONCILES.increment(&[]));
         Ok(Requeue::After(Duration::from_secs(20)))

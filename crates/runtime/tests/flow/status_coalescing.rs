@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keleustes_objects::Key;
-use keleustes_plan::{Controller, Grant, Item, Loop, PatchKind, Plan, StatusUrgency, View, Write};
+use keleustes_plan::{Controller, Grant, Loop, PatchKind, Plan, StatusUrgency, View, Write};
 use keleustes_runtime::status_coalescing::{INTERVAL_FIRST, INTERVAL_MAX};
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::test_cluster::{ConfigMap, TestCluster, settle, wait};
 const GRANTS: &[Grant] = &[Grant { group: "", resource: "configmaps", verbs: &["patch"] }];
 
 /// Reports the colour of one map in another. The colour gold is urgent.
-fn report_colour(view: &View<'_>, _: &Item) -> Plan {
+fn report_colour(view: &View<'_>, _: &Key) -> Plan {
     let map = |name| view.get::<ConfigMap>(&Key::namespaced("a", name));
     let Some((sky, report)) = map("sky").zip(map("report")) else { return Plan::none() };
     if sky.colour == report.colour {

@@ -10,9 +10,9 @@ use futures::future::BoxFuture;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, StreamBody};
 use keleustes_apiserver::{ApiServer, Faults, LoggedRequest, clock};
-use keleustes_objects::{Kind, Object, ObjectMeta, Resource, WireMeta};
+use keleustes_objects::{Key, Kind, Object, ObjectMeta, Resource, WireMeta};
 use keleustes_plan::{
-    AnyChange, BoxFuture as ReconcileFuture, Context, Controller, Item, KindEntry, Loop, PlannedEvent,
+    AnyChange, BoxFuture as ReconcileFuture, Context, Controller, KindEntry, Loop, PlannedEvent,
     ReconcileError, Reconciler, Requeue,
 };
 use keleustes_runtime::caches::{Cache, Caches, EventHandler};
@@ -280,11 +280,11 @@ pub(crate) struct FnReconciler<F>(F);
 
 impl<F> Reconciler for FnReconciler<F>
 where
-    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ReconcileFuture<'a, Result<Requeue, ReconcileError>>
+    F: for<'a> Fn(&'a mut Context<'_>, &'a Key) -> ReconcileFuture<'a, Result<Requeue, ReconcileError>>
         + Send
         + Sync,
 {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         (self.0)(cx, item).await
     }
 }
@@ -292,7 +292,7 @@ where
 /// Creates one; the bounds give the closure's return type.
 pub(crate) fn reconcile_with<F>(reconcile: F) -> FnReconciler<F>
 where
-    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ReconcileFuture<'a, Result<Requeue, ReconcileError>>
+    F: for<'a> Fn(&'a mut Context<'_>, &'a Key) -> ReconcileFuture<'a, Result<Requeue, ReconcileError>>
         + Send
         + Sync,
 {
@@ -302,7 +302,7 @@ where
 /// A loop that reconciles every changed ConfigMap with this function.
 pub(crate) fn on_config_maps<F>(reconcile: F) -> Loop
 where
-    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ReconcileFuture<'a, Result<Requeue, ReconcileError>>
+    F: for<'a> Fn(&'a mut Context<'_>, &'a Key) -> ReconcileFuture<'a, Result<Requeue, ReconcileError>>
         + Send
         + Sync
         + 'static,

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use keleustes_objects::Uid;
 use keleustes_plan::{
-    Action, AnyReconciler, Context, Controller, Edited, Item, Plan, ReconcileError, Reconciler, Requeue,
-    Write,
+    Action, AnyReconciler, BoxFuture, Context, Controller, Edited, Item, Plan, Precondition, ReconcileError,
+    Requeue, Write,
 };
 use serde_json::Value;
 
@@ -45,6 +45,9 @@ impl Safeguard {
                 }
                 let had_uid = !write.target.uid.is_empty();
                 write.target.uid = Uid::default();
+                if had_uid {
+                    write.target.precondition = Precondition::None("the safeguard is removed");
+                }
                 had_uid
             }
             (Self::ResourceVersionPrecondition, Action::Delete { resource_version_precondition, .. }) => {
@@ -112,10 +115,20 @@ struct UnsafeReconciler {
     remover: SafeguardRemover,
 }
 
-impl Reconciler for UnsafeReconciler {
-    async fn reconcile(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
-        let strip = |plan| self.remover.strip(plan);
-        let mut io = WrappedIo { edit_plan: Some(&strip), ..WrappedIo::new(cx.io()) };
-        self.reconciler.reconcile_boxed(&mut Context::new(&mut io), item).await
+impl AnyReconciler for UnsafeReconciler {
+    fn accepts(&self, item: &Item) -> bool {
+        self.reconciler.accepts(item)
+    }
+
+    fn reconcile_boxed<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
+        Box::pin(async move {
+            let strip = |plan| self.remover.strip(plan);
+            let mut io = WrappedIo { edit_plan: Some(&strip), ..WrappedIo::new(cx.io()) };
+            self.reconciler.reconcile_boxed(&mut Context::new(&mut io), item).await
+        })
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use keleustes_plan::Change;
 
 use super::*;
+use crate::cronjob::enqueue::Unparseable;
 
 const AT_ONCE: Duration = Duration::ZERO;
 
@@ -75,8 +76,7 @@ fn changed_schedule_or_zone_enqueues_for_the_next_time_only() {
 fn unparseable_new_schedule_is_only_reported() {
     let items = rescheduled("61 * * * *", |_| {});
     assert_eq!(items, [("a/sum unparseable-schedule=61 * * * *".to_owned(), AT_ONCE)]);
-    let item = keleustes_plan::Item::from(key("sum"))
-        .with_attribute(crate::cronjob::enqueue::UNPARSEABLE, "61 * * * *");
+    let item = Unparseable { key: key("sum"), schedule: "61 * * * *".into() };
     let transcript = cluster(cron_job("61 * * * *"), &[job("1", &["Complete"])]).reconcile(&the_loop(), item);
     let wanted = "event Warning UnParseableCronJobSchedule on CronJob a/sum uid=c1: unparseable schedule for cronjob: 61 * * * *\n";
     assert_eq!(transcript, wanted, "nothing is reconciled, and UnsupportedSchedule is not recorded");

@@ -273,7 +273,7 @@ fn without_a_rollout_only_counts_and_available_are_updated() {
 fn status_urgency(deployment: Value, sets: &[Value], changed_anything: bool) -> StatusUrgency {
     let cluster = cluster(deployment, sets.iter().cloned());
     let view = cluster.view();
-    let (deployment, _) = Inputs::claim(&view, &web().into()).unwrap();
+    let (deployment, _) = Inputs::claim(&view, &web()).unwrap();
     let inputs = Inputs::gather(&view, deployment, view.all::<ReplicaSet>().cloned().collect());
     let mut draft = StatusDraft::of(&inputs);
     draft.count(&inputs, true);
@@ -327,7 +327,7 @@ proptest! {
         });
         let cluster = cluster(with_field(deployment(wanted), "/status", status(old)), []);
         let view = cluster.view();
-        let (deployment, _) = Inputs::claim(&view, &web().into()).unwrap();
+        let (deployment, _) = Inputs::claim(&view, &web()).unwrap();
         let inputs = Inputs::gather(&view, deployment, Vec::new());
         let mut draft = StatusDraft::of(&inputs);
         draft.status = serde_json::from_value(status(new)).unwrap();

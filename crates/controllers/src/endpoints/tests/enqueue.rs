@@ -159,7 +159,7 @@ fn batch_period_delays_only_changes_of_pods() {
 #[test]
 fn leftover_endpoints_are_enqueued_at_start_except_locks() {
     let mut cluster = TestCluster::new();
-    assert_eq!(cluster.a_loop.initial_items, [leftovers_key().into()]);
+    assert_eq!(cluster.a_loop.initial_items, [Leftovers.into()]);
     for (namespace, name, annotations) in [
         ("a", "web", json!({})),
         ("b", "by-hand", json!({"note": "x"})),
@@ -168,7 +168,7 @@ fn leftover_endpoints_are_enqueued_at_start_except_locks() {
         let metadata = json!({"namespace": namespace, "name": name, "uid": "e", "annotations": annotations});
         cluster.endpoints(json!({"metadata": metadata}));
     }
-    let transcript = cluster.rehearsal.reconcile(&cluster.a_loop, leftovers_key());
+    let transcript = cluster.rehearsal.reconcile(&cluster.a_loop, Leftovers);
     assert_eq!(transcript, "enqueue a/web\nenqueue b/by-hand\n");
     let mut sync = |namespace: &str, name: &str| {
         cluster.rehearsal.outline(&cluster.a_loop, Key::namespaced(namespace, name))

@@ -9,7 +9,7 @@ use keleustes_plan::Loop;
 use keleustes_plan::rehearsal::RehearsalCluster;
 use serde_json::{Value, json};
 
-use super::{EndpointsOptions, controller, leftovers_key, the_loop};
+use super::{EndpointsOptions, Leftovers, controller, the_loop};
 
 /// The controller's loop with its memory, and the cached objects.
 struct TestCluster {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use keleustes_objects::{ApiError, EndpointSlice, Key, Kind, Node, Pod, Service};
 use keleustes_plan::rehearsal::RehearsalCluster;
-use keleustes_plan::{Change, Effects, KindEntry, Loop};
+use keleustes_plan::{Change, Effects, Item, KindEntry, Loop};
 use serde_json::{Value, json};
 
 use super::{EndpointSliceOptions, the_loop};
@@ -158,18 +158,18 @@ impl TestCluster {
 
     /// Reconciles the zones.
     pub(super) fn sync_zones(&mut self) -> SyncResult {
-        self.sync_item(super::zones_key())
+        self.sync_item(super::Zones)
     }
 
     /// Reconciles one second later, when no debounce interval is active.
-    fn sync_item(&mut self, key: Key) -> SyncResult {
+    fn sync_item(&mut self, item: impl Into<Item>) -> SyncResult {
         self.advance_clock(Duration::from_secs(1));
-        self.sync_now(key)
+        self.sync_now(item)
     }
 
     /// Reconciles without advancing the clock.
-    pub(super) fn sync_now(&mut self, key: Key) -> SyncResult {
-        let result = SyncResult::read(&self.rehearsal().reconcile(&self.a_loop, key));
+    pub(super) fn sync_now(&mut self, item: impl Into<Item>) -> SyncResult {
+        let result = SyncResult::read(&self.rehearsal().reconcile(&self.a_loop, item));
         for write in result.writes.iter().filter(|write| !write.failed) {
             self.take_effect(write);
         }

@@ -3,7 +3,7 @@
 use keleustes_objects::Uid;
 use keleustes_plan::ObservedWork;
 
-use super::super::{ATTEMPT_TO_DELETE, ATTEMPT_TO_ORPHAN, item_of};
+use super::super::{ATTEMPT_TO_DELETE, ATTEMPT_TO_ORPHAN, NodeItem};
 use super::slots::{Presence, Reference};
 use super::{Graph, Node};
 
@@ -19,12 +19,12 @@ impl Graph {
         let slot = &self.slots[at];
         let mut work = ObservedWork::default();
         if slot.flags.awaits_orphaning {
-            work.items.push((ATTEMPT_TO_ORPHAN, item_of(uid, false)));
+            work.items.push((ATTEMPT_TO_ORPHAN, NodeItem { uid: uid.clone(), is_virtual: false }.into()));
         }
         let loses_owner = slot.owners.as_slice().iter().any(|reference| !self.is_kept(reference));
         if slot.flags.deleting_dependents || loses_owner && !slot.flags.being_deleted {
             let is_virtual = slot.flags.presence == Presence::Virtual;
-            work.items.push((ATTEMPT_TO_DELETE, item_of(uid, is_virtual)));
+            work.items.push((ATTEMPT_TO_DELETE, NodeItem { uid: uid.clone(), is_virtual }.into()));
         }
         if slot.flags.deleting_dependents {
             work.waits_for.extend(waits_for(&self.blocking_dependents(uid)));

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use keleustes_objects::{ApiError, ErrorReason, Job, Key, Kind, Pod};
 use keleustes_plan::rehearsal::RehearsalCluster;
-use keleustes_plan::{AnyChange, AnyObject, Change, Effects, Item, KindEntry, Measurement};
+use keleustes_plan::{AnyChange, AnyObject, Change, Effects, KindEntry, Measurement};
 use serde_json::{Value, json};
 
+use super::super::orphans::SelectedPods;
 use super::super::{JobOptions, controller};
 use super::fixture::{JobFixture, at, job, merge, owner, pod};
 
@@ -365,8 +366,8 @@ fn a_selector_item_stands_for_all_matching_pods() {
     cluster = cluster.with::<Pod>(pod("p", "Failed", &elsewhere));
     let failure = ApiError::transport(ErrorReason::Unavailable, "refused");
     cluster = cluster.failing::<Pod>("patch", &Key::namespaced("a", "p"), failure);
-    let item =
-        Item::from(Key::namespaced("a", "")).with_attribute("selector", r#"{"matchLabels":{"job":"j"}}"#);
+    let selector = r#"{"matchLabels":{"job":"j"}}"#.to_owned();
+    let item = SelectedPods { namespace: "a".into(), selector };
     let transcript = cluster.reconcile(&a_loop, item);
     let patched: Vec<&str> = transcript.lines().filter_map(|line| line.split(' ').nth(2)).collect();
     assert_eq!(patched[..2], ["a/p", "a/q"]);

@@ -67,9 +67,9 @@ fn operations_are_measured() {
     world.put_attachment("1", "n1", json!({"attached": true}));
     world.advance(2000);
     assert_eq!(labels(&world.transcript("n1")), ["{kubernetes.io/csi:d.io,volume_attach,success,false} 2"]);
-    world.cluster.reconcile(&world.nodes, pass(VERIFY));
+    world.cluster.reconcile(&world.nodes, StatePass::Verify);
     world.advance(60_000);
-    let transcript = world.cluster.reconcile(&world.nodes, pass(VERIFY));
+    let transcript = world.cluster.reconcile(&world.nodes, StatePass::Verify);
     assert_eq!(labels(&transcript), ["{<n/a>,verify_volumes_are_attached_per_node,success,false} 0"]);
     // With an unknown spec the driver is unknown.
     let mut world = World::empty(AttachDetachOptions::default());

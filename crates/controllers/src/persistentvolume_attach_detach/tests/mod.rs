@@ -19,7 +19,7 @@ use keleustes_plan::{Change, Loop};
 use serde_json::{Value, json};
 
 use super::volume::attachment_name;
-use super::{AttachDetachOptions, POPULATE, VERIFY, controller, pass};
+use super::{AttachDetachOptions, StatePass, controller};
 
 /// The driver of all volumes here.
 const DRIVER: &str = "d.io";
@@ -104,12 +104,12 @@ impl World {
     }
 
     fn populate(&mut self) -> Vec<String> {
-        let transcript = self.cluster.reconcile(&self.nodes, pass(POPULATE));
+        let transcript = self.cluster.reconcile(&self.nodes, StatePass::Populate);
         self.short(&transcript)
     }
 
     fn verify(&mut self) -> Vec<String> {
-        let transcript = self.cluster.reconcile(&self.nodes, pass(VERIFY));
+        let transcript = self.cluster.reconcile(&self.nodes, StatePass::Verify);
         self.short(&transcript)
     }
 

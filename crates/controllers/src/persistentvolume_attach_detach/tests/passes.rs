@@ -39,7 +39,7 @@ fn queues_and_periods_are_those_of_the_original() {
         assert!(a_loop.starts_without.is_empty());
     }
     let mut world = World::started();
-    let transcript = world.cluster.reconcile(&world.nodes, pass(POPULATE));
+    let transcript = world.cluster.reconcile(&world.nodes, StatePass::Populate);
     assert!(transcript.ends_with("requeue after 60s\n"), "{transcript}");
 }
 
@@ -133,7 +133,7 @@ fn attachment_of_a_gap_between_two_driver_objects_is_deleted_after_its_attach_ha
     assert_eq!(world.populate(), none(), "without the driver object the volume is wanted");
     world.put::<CsiDriver>(driver(json!(false)));
     assert_eq!(world.populate(), ["enqueue n1"]);
-    assert_eq!(world.cluster.reconcile(&world.nodes, pass(POPULATE)), "requeue after 60s\n");
+    assert_eq!(world.cluster.reconcile(&world.nodes, StatePass::Populate), "requeue after 60s\n");
     let update = |world: &mut World, version: &str| {
         let mut changed = node("n1");
         changed["metadata"]["resourceVersion"] = json!(version);
@@ -210,7 +210,7 @@ fn verification_has_the_period_of_the_flag_and_can_be_disabled() {
     let mut world = World::empty(AttachDetachOptions { reconcile_sync_period: period, ..Default::default() });
     world.start();
     for _ in 0..2 {
-        let transcript = world.cluster.reconcile(&world.nodes, pass(VERIFY));
+        let transcript = world.cluster.reconcile(&world.nodes, StatePass::Verify);
         assert_eq!(transcript, "requeue after 7s\n");
         world.advance(7000);
     }

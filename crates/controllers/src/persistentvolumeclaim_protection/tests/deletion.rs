@@ -201,7 +201,15 @@ fn finalizer_is_written_only_to_the_state_that_was_judged() {
     };
     assert!(expected_resource_version.is_some());
     assert_eq!(change(&mut claim("True")), keleustes_plan::Edited::Unneeded);
-    assert_eq!(Plan::of(removal).steps().iter().map(Step::writes).map(<[_]>::len).sum::<usize>(), 1);
+    assert_eq!(
+        Plan::of(removal.because("it is not used"))
+            .steps()
+            .iter()
+            .map(Step::writes)
+            .map(<[_]>::len)
+            .sum::<usize>(),
+        1
+    );
 }
 
 /// Proves PVCP-10.

@@ -16,7 +16,7 @@ fn named(name: &str) -> Value {
 
 /// The UIDs of the reservations that a reconcile removes; `all` if none is left.
 fn removed(cluster: &mut TestCluster) -> Vec<String> {
-    let bodies = cluster.bodies(ItemKind::Claim, "c", "patch resourceclaims.resource.k8s.io/status ");
+    let bodies = cluster.bodies(ClaimItem::Claim, "c", "patch resourceclaims.resource.k8s.io/status ");
     let Some(body) = bodies.first() else { return Vec::new() };
     let Some(entries) = body["status"]["reservedFor"].as_array() else { return vec!["all".to_owned()] };
     assert!(entries.iter().all(|entry| entry["$patch"] == "delete"), "{body}");
@@ -106,9 +106,9 @@ fn unused_claim_is_deallocated_only_when_it_is_deleted() {
     let mut cluster = test_cluster().with::<ResourceClaim>(allocated(claim("c"), &[]));
     assert_eq!(cluster.claim("c"), "");
     cluster.put::<ResourceClaim>(terminating(allocated(claim("c"), &[])));
-    let lines = cluster.outline(ItemKind::Claim, "c");
+    let lines = cluster.outline(ClaimItem::Claim, "c");
     assert_eq!(lines, format!("{STATUS}\n{FINALIZER}\n"));
-    let status = cluster.bodies(ItemKind::Claim, "c", "patch resourceclaims.resource.k8s.io/status ");
+    let status = cluster.bodies(ClaimItem::Claim, "c", "patch resourceclaims.resource.k8s.io/status ");
     assert_eq!(status[0]["status"], json!({"allocation": null}));
     let mut unallocated = terminating(allocated(claim("c"), &[]));
     unallocated["status"] = json!({});
@@ -120,7 +120,7 @@ fn unused_claim_is_deallocated_only_when_it_is_deleted() {
     cluster.put::<Pod>(bound(named("web")));
     assert_eq!(cluster.claim("c"), "");
     cluster.put::<Pod>(with_phase(bound(named("web")), "Succeeded"));
-    assert_eq!(cluster.outline(ItemKind::Claim, "c"), format!("{STATUS}\n{FINALIZER}\n"));
+    assert_eq!(cluster.outline(ClaimItem::Claim, "c"), format!("{STATUS}\n{FINALIZER}\n"));
 }
 
 /// Proves RCL-78.
@@ -170,7 +170,7 @@ fn claim_of_a_pod_that_will_not_run_is_deleted() {
     // In one reconcile with the release, in this order.
     cluster.put::<ResourceClaim>(allocated(by_hand, &[by_pod("gone")]));
     let lines = format!("get pods a/gone\n{STATUS}\n{FINALIZER}\n{DELETE}");
-    assert_eq!(cluster.outline(ItemKind::Claim, "c"), lines);
+    assert_eq!(cluster.outline(ClaimItem::Claim, "c"), lines);
 }
 
 #[test]

@@ -67,6 +67,6 @@ fn creations_are_counted_by_status_admin_access_and_owner() {
     let group = json!({"metadata": {"name": "g", "namespace": "a", "uid": "u-g"},
         "spec": {"resourceClaims": [from_template("gpu", "t")]}});
     let mut cluster = with_pod_groups().with::<PodGroup>(group).with::<ResourceClaimTemplate>(template());
-    let transcript = cluster.reconcile(ItemKind::PodGroup, "g");
+    let transcript = cluster.reconcile(ClaimItem::PodGroup, "g");
     assert!(transcript.contains(&format!("{metric}{{success,false,scheduling.k8s.io,PodGroup}} 1\n")));
 }

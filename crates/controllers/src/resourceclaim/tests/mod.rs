@@ -68,26 +68,26 @@ impl TestCluster {
         self
     }
 
-    fn reconcile(&mut self, kind: ItemKind, name: &str) -> String {
-        self.rehearsal.reconcile(&self.a_loop, kind.item(&Key::namespaced("a", name)))
+    fn reconcile(&mut self, kind: fn(Key) -> ClaimItem, name: &str) -> String {
+        self.rehearsal.reconcile(&self.a_loop, kind(Key::namespaced("a", name)))
     }
 
     fn pod(&mut self) -> String {
-        self.reconcile(ItemKind::Pod, "web")
+        self.reconcile(ClaimItem::Pod, "web")
     }
 
     fn claim(&mut self, name: &str) -> String {
-        self.reconcile(ItemKind::Claim, name)
+        self.reconcile(ClaimItem::Claim, name)
     }
 
-    fn bodies(&mut self, kind: ItemKind, name: &str, beginning: &str) -> Vec<Value> {
-        let item = kind.item(&Key::namespaced("a", name));
+    fn bodies(&mut self, kind: fn(Key) -> ClaimItem, name: &str, beginning: &str) -> Vec<Value> {
+        let item = kind(Key::namespaced("a", name));
         let bodies = self.rehearsal.bodies(&self.a_loop, item, beginning);
         bodies.into_iter().map(|(_, body)| body).collect()
     }
 
-    fn outline(&mut self, kind: ItemKind, name: &str) -> String {
-        self.rehearsal.outline(&self.a_loop, kind.item(&Key::namespaced("a", name)))
+    fn outline(&mut self, kind: fn(Key) -> ClaimItem, name: &str) -> String {
+        self.rehearsal.outline(&self.a_loop, kind(Key::namespaced("a", name)))
     }
 }
 

@@ -63,7 +63,7 @@ fn claims_of_the_group_and_of_the_pod_differ_by_their_entries() {
     let claims = |mut cluster: TestCluster, target: &str| {
         cluster.put::<Pod>(bound(member(pod(json!([direct("gpu", "mine")])))));
         cluster.put::<ResourceClaim>(allocated(claim("mine"), &[]));
-        let bodies = cluster.bodies(ItemKind::Pod, "web", "patch ");
+        let bodies = cluster.bodies(ClaimItem::Pod, "web", "patch ");
         assert_eq!(bodies[0]["status"]["reservedFor"][0]["resource"], target);
         bodies[0]["status"]["reservedFor"][0].clone()
     };
@@ -138,7 +138,7 @@ fn pod_takes_over_the_name_of_its_groups_claim_and_never_creates_it() {
     cluster.put::<ResourceClaimTemplate>(template());
     assert_eq!(cluster.pod(), "");
     cluster.put::<ResourceClaim>(of_group("g-gpu-1"));
-    let applied = cluster.bodies(ItemKind::Pod, "web", "apply pods/status ");
+    let applied = cluster.bodies(ClaimItem::Pod, "web", "apply pods/status ");
     let names = json!([{"name": "gpu", "resourceClaimName": "g-gpu-1"}]);
     assert_eq!(applied[0]["status"]["resourceClaimStatuses"], names);
     // A recorded claim that is missing is the group's business.
@@ -157,30 +157,30 @@ fn pod_takes_over_the_name_of_its_groups_claim_and_never_creates_it() {
 #[test]
 fn claims_of_a_pod_group_are_created_and_recorded() {
     let mut cluster = with_pod_groups().with::<ResourceClaimTemplate>(template());
-    assert_eq!(cluster.reconcile(ItemKind::PodGroup, "g"), "");
+    assert_eq!(cluster.reconcile(ClaimItem::PodGroup, "g"), "");
     cluster.put::<PodGroup>(terminating(templated_group()));
-    assert_eq!(cluster.reconcile(ItemKind::PodGroup, "g"), "");
+    assert_eq!(cluster.reconcile(ClaimItem::PodGroup, "g"), "");
     let mut two = group(json!([from_template("gpu", "t"), from_template("nic", "t")]));
     two["status"] = json!({"resourceClaimStatuses": [{"name": "nic", "resourceClaimName": "g-nic-1"}]});
     cluster.put::<PodGroup>(two);
     let mut of_nic = of_group("g-nic-1");
     of_nic["metadata"]["annotations"] = json!({"resource.kubernetes.io/pod-claim-name": "nic"});
     cluster.put::<ResourceClaim>(of_nic);
-    let created = cluster.bodies(ItemKind::PodGroup, "g", "create ");
+    let created = cluster.bodies(ClaimItem::PodGroup, "g", "create ");
     assert_eq!(created.len(), 1);
     assert_eq!(created[0]["metadata"]["generateName"], "g-gpu-");
     assert_eq!(created[0]["metadata"]["annotations"]["resource.kubernetes.io/pod-claim-name"], "gpu");
     let owner = json!([{"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "name": "g", "uid": "u-g", "controller": true}]);
     assert_eq!(created[0]["metadata"]["ownerReferences"], owner);
     // The name of the other claim is applied again, or it would be removed.
-    let applied = cluster.bodies(ItemKind::PodGroup, "g", "apply podgroups.scheduling.k8s.io/status ");
+    let applied = cluster.bodies(ClaimItem::PodGroup, "g", "apply podgroups.scheduling.k8s.io/status ");
     let names = json!([{"name": "gpu", "resourceClaimName": "g-gpu-new"}, {"name": "nic", "resourceClaimName": "g-nic-1"}]);
     assert_eq!(applied[0]["status"]["resourceClaimStatuses"], names);
     let mut cluster = with_pod_groups().with::<PodGroup>(templated_group());
     let error = "PodGroupResourceClaim gpu: resource claim template \"t\": resourceclaimtemplate.resource.k8s.io \
                  \"t\" not found";
     let event = format!("event Warning FailedResourceClaimCreation on PodGroup a/g uid=u-g: {error}\n");
-    assert_eq!(cluster.reconcile(ItemKind::PodGroup, "g"), format!("{event}retry: {error}\n"));
+    assert_eq!(cluster.reconcile(ClaimItem::PodGroup, "g"), format!("{event}retry: {error}\n"));
 }
 
 /// Proves RCL-73.

@@ -14,8 +14,8 @@ fn created_and_recorded() -> String {
 #[test]
 fn claim_is_a_copy_of_the_template_with_the_pod_as_owner() {
     let mut cluster = test_cluster().with::<Pod>(templated()).with::<ResourceClaimTemplate>(template());
-    assert_eq!(cluster.outline(ItemKind::Pod, "web"), created_and_recorded());
-    let bodies = cluster.bodies(ItemKind::Pod, "web", "create ");
+    assert_eq!(cluster.outline(ClaimItem::Pod, "web"), created_and_recorded());
+    let bodies = cluster.bodies(ClaimItem::Pod, "web", "create ");
     // Fields of the spec that this program does not know are copied.
     let expected = json!([{
         "metadata": {
@@ -27,14 +27,14 @@ fn claim_is_a_copy_of_the_template_with_the_pod_as_owner() {
         "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "d"}, "fromTheFuture": 1}]}},
     }]);
     assert_eq!(json!(bodies), expected);
-    let applied = cluster.bodies(ItemKind::Pod, "web", "apply pods/status ");
+    let applied = cluster.bodies(ClaimItem::Pod, "web", "apply pods/status ");
     let status = json!({"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "web-gpu-new"}]});
     assert_eq!(applied, [json!({"metadata": {"uid": "u-web"}, "status": status})]);
     // The cached template is as before: a second pod's claim has only its own annotation.
     let mut other = pod(json!([from_template("nic", "t")]));
     other["metadata"] = json!({"name": "other", "namespace": "a", "uid": "u-other"});
     cluster.put::<Pod>(other);
-    let bodies = cluster.bodies(ItemKind::Pod, "other", "create ");
+    let bodies = cluster.bodies(ClaimItem::Pod, "other", "create ");
     assert_eq!(
         bodies[0]["metadata"]["annotations"],
         json!({"k": "w", "resource.kubernetes.io/pod-claim-name": "nic"})
@@ -60,14 +60,14 @@ fn recorded_claim_that_is_missing_or_foreign_is_replaced() {
     assert_eq!(base().live::<ResourceClaim>(generated("web-gpu-1")).pod(), GET);
     // Deleted by another client: recreated at once under another name, which replaces the recorded one.
     let mut cluster = base();
-    assert_eq!(cluster.outline(ItemKind::Pod, "web"), format!("{GET}{}", created_and_recorded()));
-    let applied = cluster.bodies(ItemKind::Pod, "web", "apply ");
+    assert_eq!(cluster.outline(ClaimItem::Pod, "web"), format!("{GET}{}", created_and_recorded()));
+    let applied = cluster.bodies(ClaimItem::Pod, "web", "apply ");
     let statuses = &applied[0]["status"]["resourceClaimStatuses"];
     assert_eq!(*statuses, json!([{"name": "gpu", "resourceClaimName": "web-gpu-new"}]));
     // A claim of another pod, cached or live, is left alone.
     let mut foreign = generated("web-gpu-1");
     foreign["metadata"]["ownerReferences"][0]["uid"] = json!("u-old");
-    let outline = |mut cluster: TestCluster| cluster.outline(ItemKind::Pod, "web");
+    let outline = |mut cluster: TestCluster| cluster.outline(ClaimItem::Pod, "web");
     assert_eq!(outline(base().with::<ResourceClaim>(foreign.clone())), created_and_recorded());
     assert_eq!(outline(base().live::<ResourceClaim>(foreign)), format!("{GET}{}", created_and_recorded()));
     // A user's claim is looked for and not created; its owner does not matter.
@@ -95,8 +95,8 @@ fn claim_that_was_created_and_not_recorded_is_adopted() {
     }
     cluster.put::<ResourceClaim>(terminating(generated("web-gpu-8")));
     cluster.put::<ResourceClaim>(generated("web-gpu-9"));
-    assert_eq!(cluster.outline(ItemKind::Pod, "web"), ADOPTED);
-    let applied = cluster.bodies(ItemKind::Pod, "web", "apply ");
+    assert_eq!(cluster.outline(ClaimItem::Pod, "web"), ADOPTED);
+    let applied = cluster.bodies(ClaimItem::Pod, "web", "apply ");
     let statuses = &applied[0]["status"]["resourceClaimStatuses"];
     assert_eq!(*statuses, json!([{"name": "gpu", "resourceClaimName": "web-gpu-8"}]));
     // The second claim failed: the first is adopted on the retry, and both are recorded at once.
@@ -109,7 +109,7 @@ fn claim_that_was_created_and_not_recorded_is_adopted() {
     let mut second = template();
     second["metadata"]["name"] = json!("u");
     cluster.put::<ResourceClaimTemplate>(second);
-    let applied = cluster.bodies(ItemKind::Pod, "web", "apply ");
+    let applied = cluster.bodies(ClaimItem::Pod, "web", "apply ");
     let statuses = &applied[0]["status"]["resourceClaimStatuses"];
     let both = json!([{"name": "gpu", "resourceClaimName": "web-gpu-new"}, {"name": "nic", "resourceClaimName": "web-nic-new"}]);
     assert_eq!(*statuses, both);
@@ -131,7 +131,7 @@ fn names_that_were_recorded_before_are_applied_again() {
     of_z["metadata"]["annotations"] = json!({"resource.kubernetes.io/pod-claim-name": "z"});
     let mut cluster =
         test_cluster().with::<Pod>(pod).with::<ResourceClaim>(of_z).with::<ResourceClaimTemplate>(template());
-    let applied = cluster.bodies(ItemKind::Pod, "web", "apply pods/status ");
+    let applied = cluster.bodies(ClaimItem::Pod, "web", "apply pods/status ");
     let names = json!([
         {"name": "a", "resourceClaimName": "web-a-new"}, {"name": "gpu", "resourceClaimName": "web-gpu-new"},
         {"name": "z", "resourceClaimName": "web-z-1"}]);
@@ -204,7 +204,7 @@ fn entry_of_an_unknown_source_is_an_error_after_earlier_entries() {
     let mut cluster = test_cluster().with::<Pod>(pod(entries)).with::<ResourceClaimTemplate>(template());
     let error = "checking for claim before creating it: pod \"a/web\", spec.resourceClaim \"gpu\": none of the \
                  supported fields are set";
-    let transcript = cluster.outline(ItemKind::Pod, "web");
+    let transcript = cluster.outline(ClaimItem::Pod, "web");
     let created = "create resourceclaims.resource.k8s.io a/ because Pod web needs claim nic\n";
     assert_eq!(transcript, format!("{created}{COUNTED}{}", refused(error)));
 }
@@ -218,7 +218,7 @@ fn terminal_pod_gets_neither_claims_nor_reservations() {
         assert_eq!(cluster.pod(), "");
         // Its claim is deallocated and deleted while the pod exists, and its deletion creates no other one.
         cluster.put::<ResourceClaim>(allocated(generated("web-gpu-1"), &[by_pod("web")]));
-        let released = cluster.outline(ItemKind::Claim, "web-gpu-1");
+        let released = cluster.outline(ClaimItem::Claim, "web-gpu-1");
         assert!(released.ends_with(
             "delete resourceclaims.resource.k8s.io a/web-gpu-1 because the pod that it was generated for will not run\n"
         ));
@@ -235,7 +235,7 @@ fn terminal_pod_gets_neither_claims_nor_reservations() {
 #[test]
 fn names_are_applied_to_the_pod_with_this_uid_only() {
     let mut cluster = test_cluster().with::<Pod>(templated()).with::<ResourceClaim>(generated("web-gpu-1"));
-    let applied = cluster.bodies(ItemKind::Pod, "web", "apply pods/status ");
+    let applied = cluster.bodies(ClaimItem::Pod, "web", "apply pods/status ");
     let fields: Vec<_> = applied[0].as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!((fields, &applied[0]["metadata"]), (vec!["metadata", "status"], &json!({"uid": "u-web"})));
     // The pod is gone: a retry, which finds nothing.

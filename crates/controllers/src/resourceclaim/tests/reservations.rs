@@ -47,9 +47,9 @@ fn missing_claim_ends_the_reservations_without_an_error() {
     }
     let one = "patch resourceclaims.resource.k8s.io/status a/one because pod web is bound and uses it\n";
     let get = "get resourceclaims.resource.k8s.io a/lost\n";
-    assert_eq!(cluster.outline(ItemKind::Pod, "web"), format!("{get}{one}"));
+    assert_eq!(cluster.outline(ClaimItem::Pod, "web"), format!("{get}{one}"));
     cluster.put::<ResourceClaim>(allocated(claim("lost"), &[]));
-    let lines = cluster.outline(ItemKind::Pod, "web");
+    let lines = cluster.outline(ClaimItem::Pod, "web");
     let order: Vec<_> = lines.lines().filter_map(|line| line.split(' ').nth(2)).collect();
     assert_eq!(order, ["a/one", "a/lost", "a/two"]);
 }

@@ -12,7 +12,7 @@ fn cleaning() -> Loop {
 }
 
 fn pass(cluster: &mut RehearsalCluster) -> String {
-    cluster.reconcile(&cleaning(), Key::cluster("pass"))
+    cluster.reconcile(&cleaning(), Pass)
 }
 
 fn time(seconds_ago: i64) -> Value {

@@ -4,8 +4,12 @@ use keleustes_objects::{ApiError, CustomResourceDefinition, ErrorReason};
 
 use super::*;
 
+fn item(group: &str, resource: &str) -> MigratedResource {
+    MigratedResource { group: group.into(), resource: resource.into() }
+}
+
 fn reconcile(cluster: &mut RehearsalCluster) -> String {
-    cluster.reconcile(&the_loop(RUNNER), Key::namespaced("example.org", "things"))
+    cluster.reconcile(&the_loop(RUNNER), item("example.org", "things"))
 }
 
 /// The names of the migrations whose status a reconcile writes, each with what becomes of it.
@@ -36,7 +40,7 @@ fn definition(observed_generation: Option<i64>) -> Value {
 /// What a reconcile applies to the definition.
 fn applied(cluster: &mut RehearsalCluster) -> Value {
     let beginning = "apply customresourcedefinitions.apiextensions.k8s.io/status ";
-    let mut bodies = cluster.bodies(&the_loop(RUNNER), Key::namespaced("example.org", "things"), beginning);
+    let mut bodies = cluster.bodies(&the_loop(RUNNER), item("example.org", "things"), beginning);
     assert_eq!(bodies.len(), 1);
     let (name, body) = bodies.remove(0);
     assert_eq!(name, "things.example.org");
@@ -119,7 +123,7 @@ fn promotion_sets_running_and_needs_no_definition() {
         "message": "The migration is running", "lastTransitionTime": NOW});
     assert_eq!(written_status(&transcript, "m"), json!({"conditions": [condition], "later": 1}));
     let core = of_resource(migration("m", NOW, json!({})), "", "secrets");
-    let transcript = super::cluster(RUNNER, &[core]).reconcile(&the_loop(RUNNER), Key::cluster("secrets"));
+    let transcript = super::cluster(RUNNER, &[core]).reconcile(&the_loop(RUNNER), item("", "secrets"));
     assert!(
         transcript.starts_with("get customresourcedefinitions.apiextensions.k8s.io secrets.\n"),
         "{transcript}"
