@@ -10,6 +10,7 @@ use crate::libraries::Library;
 use crate::macros::MacroDeclaration;
 use crate::parser::parse;
 use crate::source::Source;
+use crate::stack::on_a_large_stack;
 use crate::types::Type;
 use crate::validators::validate;
 use crate::well_known;
@@ -110,10 +111,12 @@ impl Environment {
     /// # Errors
     /// The errors, see [`Issues::display`].
     pub fn compile(&self, source: &Source) -> Result<Checked, Issues> {
-        let parsed = parse(source, &self.macros)?;
-        let checked = check(parsed, self)?;
-        let issues = validate(&checked);
-        if issues.is_empty() { Ok(checked) } else { Err(issues) }
+        on_a_large_stack(|| {
+            let parsed = parse(source, &self.macros)?;
+            let checked = check(parsed, self)?;
+            let issues = validate(&checked);
+            if issues.is_empty() { Ok(checked) } else { Err(issues) }
+        })
     }
 
     /// All functions, as declarations that are sorted by name.

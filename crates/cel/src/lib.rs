@@ -34,6 +34,7 @@ pub mod macros;
 mod parser;
 mod regexp;
 mod source;
+mod stack;
 mod times;
 mod types;
 mod unescape;

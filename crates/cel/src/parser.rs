@@ -5,6 +5,7 @@ use crate::issues::Issues;
 use crate::lexer::{Token, TokenKind, tokens};
 use crate::macros::{MacroDeclaration, MacroError};
 use crate::source::Source;
+use crate::stack::on_a_large_stack;
 use crate::unescape::unescape;
 
 /// How often one rule of the grammar may be nested in itself.
@@ -71,7 +72,7 @@ pub fn parse(source: &Source, macros: &[MacroDeclaration]) -> Result<Expr, Issue
     }
     let tokens = tokens(source.chars(), &mut issues);
     let mut parser = Parser { tokens, at: 0, issues, next_id: 0, macros, nesting: [0; RULES] };
-    let parsed = parser.start();
+    let parsed = on_a_large_stack(|| parser.start());
     match parsed {
         Ok(expr) if parser.issues.is_empty() => Ok(expr),
         _ => Err(parser.issues),
