@@ -219,6 +219,8 @@ pub(crate) async fn claim_is_lost_with_its_volume_and_bound_again(
     fixture.claim("data", "", "1Gi").await?;
     fixture.claim_becomes("data", "Bound").await?;
     fixture.volume_becomes("lost", "Bound").await?;
+    // The protection controller reports that no pod uses the claim, sooner or later than the binder binds it.
+    cluster.settle().await;
     fixture.delete_volume("lost").await?;
     let claim = fixture.claim_becomes("data", "Lost").await?;
     ensure!(claim.status.is_some_and(|status| status.capacity.is_none()), "a lost claim has no capacity");
