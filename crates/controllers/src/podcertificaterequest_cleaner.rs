@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use keleustes_objects::{ErrorReason, PodCertificateRequest};
-use keleustes_plan::{Controller, Grant, Loop, Now, OnFailure, Pass, Plan, View, Write};
+use keleustes_plan::{Controller, Grant, Loop, NEXT_PASS, Now, OnFailure, Pass, Plan, View, Write};
 
 /// Delay from the end of one pass to the start of the next.
 const POLLING_INTERVAL: Duration = Duration::from_secs(5 * 60);
@@ -42,7 +42,7 @@ fn decide(view: &View<'_>, _: &Pass) -> Plan {
     });
     let mut plan = Plan::none();
     plan.push_parallel(old.collect());
-    plan.requeue_after(POLLING_INTERVAL);
+    plan.requeue_after(POLLING_INTERVAL, NEXT_PASS);
     plan
 }
 

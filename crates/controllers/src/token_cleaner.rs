@@ -47,7 +47,8 @@ fn decide(view: &View<'_>, item: &Key) -> Plan {
         Expiration::At(time) => {
             let remaining = (time - now).min(DELAY_MAX_NANOSECONDS);
             let mut plan = Plan::none();
-            plan.requeue_after(Duration::from_nanos(u64::try_from(remaining).unwrap_or_default()));
+            let remaining = Duration::from_nanos(u64::try_from(remaining).unwrap_or_default());
+            plan.requeue_after(remaining, "the expiration of the token");
             plan
         }
     }

@@ -415,10 +415,50 @@ pub enum Requeue {
     /// Forgets the item, its backoff included, until an event enqueues it.
     Forget,
     /// Forgets the backoff and enqueues the item after this delay.
-    After(Duration),
+    After(Delay),
     /// Enqueues the item after this delay and keeps its failure count: the reconcile did not fail, but is not
     /// finished either.
-    KeepBackoff(Duration),
+    KeepBackoff(Delay),
+}
+
+/// What the item of a periodic loop waits for.
+pub const NEXT_PASS: &str = "the next periodic pass";
+
+/// How long an item waits for nothing but the time, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// How long.
+    pub duration: Duration,
+    /// What it waits for, in the words of the API: `its progress deadline`, `ttlSecondsAfterFinished`.
+    pub reason: &'static str,
+}
+
+impl Delay {
+    /// Waits this long for something.
+    #[must_use]
+    pub fn of(duration: Duration, reason: &'static str) -> Self {
+        Self { duration, reason }
+    }
+
+    /// The shorter one of two; the first if they are equal.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        if other.duration < self.duration { other } else { self }
+    }
+}
+
+impl Requeue {
+    /// Forgets the backoff and enqueues the item after a delay; the reason says what it waits for.
+    #[must_use]
+    pub fn after(duration: Duration, reason: &'static str) -> Self {
+        Self::After(Delay::of(duration, reason))
+    }
+
+    /// Enqueues the item after the shortest of several delays, or forgets it if there is none.
+    #[must_use]
+    pub fn after_any(delays: impl IntoIterator<Item = Delay>) -> Self {
+        delays.into_iter().reduce(Delay::min).map_or(Self::Forget, Self::After)
+    }
 }
 
 /// A failed reconcile. The item is requeued with backoff.

@@ -24,8 +24,8 @@ mod write;
 
 pub use change::Change;
 pub use context::{
-    Applied, BoxFuture, Context, FetchResult, ListRequest, ListResult, MetadataPage, Outcome, PageRequest,
-    ReconcileError, ReconcileIo, Requeue,
+    Applied, BoxFuture, Context, Delay, FetchResult, ListRequest, ListResult, MetadataPage, NEXT_PASS,
+    Outcome, PageRequest, ReconcileError, ReconcileIo, Requeue,
 };
 pub use controller::{
     ConstructionError, Controller, DebugHandler, DebugPage, DeclaredIndex, Grant, Loop, QpsMultiplier,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Measurement, PlannedEvent, Write};
+use crate::{Delay, Measurement, PlannedEvent, Write};
 
 /// What a controller decides about one item. The empty plan means that nothing is to be done.
 #[derive(Clone, Default)]
@@ -11,7 +11,7 @@ pub struct Plan {
     events: Vec<PlannedEvent>,
     measurements: Vec<Measurement>,
     error: Option<String>,
-    requeue_after: Option<Duration>,
+    requeue_after: Option<Delay>,
 }
 
 /// A step of a plan. The executor applies steps in order.
@@ -88,8 +88,10 @@ impl Plan {
         self.measurements.push(measurement);
     }
 
-    /// Requeues the item after a delay even if no event enqueues it; the shortest delay counts.
-    pub fn requeue_after(&mut self, delay: Duration) {
+    /// Requeues the item after a delay even if no event enqueues it; the shortest delay counts. The reason says what the
+    /// item waits for.
+    pub fn requeue_after(&mut self, duration: Duration, reason: &'static str) {
+        let delay = Delay::of(duration, reason);
         self.requeue_after = Some(self.requeue_after.map_or(delay, |earlier| earlier.min(delay)));
     }
 
@@ -137,7 +139,7 @@ impl Plan {
 
     /// The delay after which the item is requeued.
     #[must_use]
-    pub fn requeue_delay(&self) -> Option<Duration> {
+    pub fn requeue_delay(&self) -> Option<Delay> {
         self.requeue_after
     }
 }

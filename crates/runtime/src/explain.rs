@@ -189,10 +189,9 @@ impl Explainer {
     ) -> ControllerExplanation {
         let dry_run = self.dry_run(controller, a_loop, item, None).await;
         let mut waiting = self.waiting(controller.name, a_loop.queue, item);
-        if waiting.is_empty() && !self.inspection.leads() {
-            waiting.extend(dry_run.requeue_after.map(|delay| {
-                format!("it would look again after {}", diagnosis::duration(delay.as_secs().cast_signed()))
-            }));
+        if let Some(delay) = dry_run.requeue_after {
+            let left = diagnosis::duration(delay.duration.as_secs().cast_signed());
+            waiting.insert(0, format!("it waits for {} ({left})", delay.reason));
         }
         ControllerExplanation {
             controller: controller.name,

@@ -479,7 +479,9 @@ impl RunningLoop {
         };
         let decider = Decider { controller: self.controller, queue: self.spec.queue, item: item.clone() };
         let again = shadow.decided(&decider, writer.take());
-        Ok(finished.or(again.map(Requeue::After)).unwrap_or(Requeue::Forget))
+        Ok(finished
+            .or(again.map(|delay| Requeue::after(delay, "the writes of the leader")))
+            .unwrap_or(Requeue::Forget))
     }
 
     /// Counts a reconcile, and logs it if it took long.
@@ -504,7 +506,7 @@ impl RunningLoop {
 
     fn requeue(&self, item: &Item, result: Result<Requeue, ReconcileError>) {
         let error = match result {
-            Ok(Requeue::KeepBackoff(delay)) => return self.queue.add_after(item.clone(), delay),
+            Ok(Requeue::KeepBackoff(delay)) => return self.queue.add_after(item.clone(), delay.duration),
             Ok(next) => {
                 self.forget(item);
                 if let Some(wait) =
@@ -513,7 +515,7 @@ impl RunningLoop {
                     self.queue.add_after(item.clone(), wait);
                 }
                 if let Requeue::After(delay) = next {
-                    self.queue.add_after(item.clone(), delay);
+                    self.queue.add_after(item.clone(), delay.duration);
                 }
                 return;
             }

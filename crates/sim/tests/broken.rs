@@ -364,7 +364,7 @@ fn forgetful_cron_jobs() -> Controller {
             Box::pin(async move {
                 let minute = cx.gather(|view| view.now()).wall.unix_seconds() / 60 % 60;
                 match minute {
-                    2 | 3 => Ok(Requeue::After(std::time::Duration::from_secs(20))),
+                    2 | 3 => Ok(Requeue::after(std::time::Duration::from_secs(20), "a test")),
                     _ => self.0.reconcile_boxed(cx, item).await,
                 }
             })

@@ -250,7 +250,7 @@ fn detacher() -> Controller {
             node.is_some_and(|node| !node.volumes_in_use.is_empty() && !node.volumes_attached.is_empty());
         if !is_used || attachment.meta.deletion_timestamp.is_some() {
             let mut plan = Plan::none();
-            plan.requeue_after(std::time::Duration::from_secs(1));
+            plan.requeue_after(std::time::Duration::from_secs(1), "a test");
             return plan;
         }
         Plan::of(Write::delete(&**attachment).because("broken on purpose"))
@@ -275,7 +275,7 @@ fn polite_detacher() -> Controller {
         let used = node.filter(|node| !node.volumes_in_use.is_empty() && !node.volumes_attached.is_empty());
         let Some(node) = used.filter(|_| attachment.meta.deletion_timestamp.is_none()) else {
             let mut plan = Plan::none();
-            plan.requeue_after(std::time::Duration::from_secs(1));
+            plan.requeue_after(std::time::Duration::from_secs(1), "a test");
             return plan;
         };
         let mut plan = Plan::of(patch(&**node, "status", json!({"status": {"volumesAttached": null}})));

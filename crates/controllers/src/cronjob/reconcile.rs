@@ -89,7 +89,7 @@ impl CronJobReconciler {
         record(cx, recorded);
         match verdict {
             Verdict::Idle => Ok(Requeue::Forget),
-            Verdict::Wait(delay) => Ok(delay.map_or(Requeue::Forget, Requeue::After)),
+            Verdict::Wait(delay) => Ok(requeue_for_schedule(delay)),
             Verdict::Run(time, schedule) => self.run(cx, sync, time, &schedule).await,
         }
     }
@@ -135,9 +135,12 @@ impl CronJobReconciler {
             _ => return Ok(Requeue::Forget),
         }
         sync.write_status = true;
-        let delay = due::delay(sync.cron_job(), sync.now, schedule);
-        Ok(delay.map_or(Requeue::Forget, Requeue::After))
+        Ok(requeue_for_schedule(due::delay(sync.cron_job(), sync.now, schedule)))
     }
+}
+
+fn requeue_for_schedule(delay: Option<Duration>) -> Requeue {
+    delay.map_or(Requeue::Forget, |delay| Requeue::after(delay, "the next time of its schedule"))
 }
 
 /// Deletes finished Jobs beyond the history limits. A failure is only reported by an event: it must not keep the

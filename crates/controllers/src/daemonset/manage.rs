@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{InternedStr, Pod, PodPhase};
-use keleustes_plan::{InvolvedObject, Plan, PlannedEvent};
+use keleustes_plan::{Delay, InvolvedObject, Plan, PlannedEvent};
 
 use super::backoff::FailedPodBackoff;
 use super::inputs::{Inputs, NodeState};
@@ -22,7 +22,7 @@ pub(super) struct DaemonPodChanges {
     pub(super) pods_to_delete: Vec<(Arc<Pod>, &'static str)>,
     events: Vec<PlannedEvent>,
     /// When to requeue because the deletion of a failed pod is backed off.
-    pub(super) requeue_after: Option<Duration>,
+    pub(super) requeue_after: Option<Delay>,
 }
 
 impl DaemonPodChanges {
@@ -93,7 +93,8 @@ fn delete_finished_pods<'a>(
         match pod.phase {
             PodPhase::Failed => {
                 let backoff_key = (set.meta.uid.clone(), set.status.observed_generation, node.clone());
-                if let Some(delay) = backoff.delay(&backoff_key, inputs.monotonic) {
+                if let Some(left) = backoff.delay(&backoff_key, inputs.monotonic) {
+                    let delay = Delay::of(left, "the backoff of its failed pods");
                     changes.requeue_after =
                         Some(changes.requeue_after.map_or(delay, |earlier| earlier.min(delay)));
                     continue;

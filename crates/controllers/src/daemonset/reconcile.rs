@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use keleustes_objects::{DaemonSet, Key};
 use keleustes_plan::{
-    Context, InvolvedObject, Memory, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, StatusUrgency,
-    View,
+    Context, Delay, InvolvedObject, Memory, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue,
+    StatusUrgency, View,
 };
 
 use super::backoff::FailedPodBackoff;
@@ -26,7 +26,7 @@ struct PodSyncResult {
     /// Whether any pod was created or deleted.
     changed_anything: bool,
     /// When to requeue because the deletion of a failed pod is backed off.
-    requeue_after: Option<Duration>,
+    requeue_after: Option<Delay>,
 }
 
 impl DaemonSetReconciler {
@@ -91,8 +91,8 @@ impl Reconciler for DaemonSetReconciler {
         done?;
         written?;
         let seconds = u64::try_from(inputs.set.spec.min_ready_seconds).unwrap_or(0);
-        let until_ready = (unavailable && seconds > 0).then(|| Duration::from_secs(seconds));
-        let requeue = [requeue_after, until_ready].into_iter().flatten().min();
-        Ok(requeue.map_or(Requeue::Forget, Requeue::After))
+        let until_ready = (unavailable && seconds > 0)
+            .then(|| Delay::of(Duration::from_secs(seconds), "minReadySeconds of its pods"));
+        Ok(Requeue::after_any([requeue_after, until_ready].into_iter().flatten()))
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use keleustes_objects::{ApiError, Deployment, ErrorReason, Key, ReplicaSet, ResourceVersion, Uid};
 use keleustes_plan::{
-    Context, InvolvedObject, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View, Write,
+    Context, Delay, InvolvedObject, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View,
+    Write,
 };
 
 use super::creation::NewReplicaSet;
@@ -112,8 +113,9 @@ impl DeploymentReconciler {
         let requeue_after = requeue_after.filter(|_| write.is_none());
         write.into_iter().for_each(|write| plan.push(write));
         cx.apply(plan).await.all_done()?;
-        let requeue_after = if inputs.needs_pod_cache { Some(POD_CACHE_POLL) } else { requeue_after };
-        Ok(requeue_after.map_or(Requeue::Forget, Requeue::After))
+        let requeue_after =
+            inputs.needs_pod_cache.then(|| Delay::of(POD_CACHE_POLL, "the cache of pods")).or(requeue_after);
+        Ok(Requeue::after_any(requeue_after))
     }
 
     /// Creates the new ReplicaSet. `None` if the reconcile ends here without an error.

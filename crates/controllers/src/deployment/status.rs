@@ -6,7 +6,7 @@ use keleustes_objects::{
     Condition, Conditions as _, Deployment, DeploymentStatus, FALSE, FullMeta as _, ReplicaSetStatus, TRUE,
     Time, UNKNOWN,
 };
-use keleustes_plan::{StatusUrgency, Write};
+use keleustes_plan::{Delay, StatusUrgency, Write};
 use serde_json::json;
 
 use super::annotations::REVISION;
@@ -156,7 +156,7 @@ impl StatusDraft {
     }
 
     /// The requeue delay until the progress deadline has passed.
-    pub(super) fn requeue_after(&self, inputs: &Inputs) -> Option<Duration> {
+    pub(super) fn requeue_after(&self, inputs: &Inputs) -> Option<Delay> {
         if is_complete(&inputs.deployment, &self.status) || self.has_timed_out(inputs) {
             return None;
         }
@@ -164,7 +164,8 @@ impl StatusDraft {
             return None;
         }
         let seconds = self.deadline(inputs)?.seconds_since(inputs.now) + 1;
-        Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0).max(1)))
+        let left = Duration::from_secs(u64::try_from(seconds).unwrap_or(0).max(1));
+        Some(Delay::of(left, "its progress deadline"))
     }
 
     /// Sets a condition as of now.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use keleustes_objects::{ErrorReason, Key, Kind as _, Pod, ResourceVersion, Time, Uid};
 use keleustes_plan::{
-    Context, InvolvedObject, Memory, Now, OnFailure, Outcome, PatchKind, Plan, PlannedEvent, ReconcileError,
-    Requeue, Write,
+    Context, Delay, InvolvedObject, Memory, Now, OnFailure, Outcome, PatchKind, Plan, PlannedEvent,
+    ReconcileError, Requeue, Write,
 };
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ pub(super) async fn reconcile(
     report_to_rules(memory, cx, &eviction.rules, now);
     let wait = now.until(eviction.due);
     if !wait.is_zero() {
-        return Ok(Requeue::KeepBackoff(wait));
+        return Ok(Requeue::KeepBackoff(Delay::of(wait, "tolerationSeconds")));
     }
     evict(memory, cx, key, uid, eviction).await.map(|()| Requeue::Forget)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use keleustes_objects::{
     DeviceTaintRule, InternedStr, Key, NO_EXECUTE, ResourceClaim, ResourceSlice, RuleCondition, Uid,
 };
-use keleustes_plan::{Context, Memory, Now, Plan, ReconcileError, Requeue, View, Write};
+use keleustes_plan::{Context, Delay, Memory, Now, Plan, ReconcileError, Requeue, View, Write};
 use serde_json::json;
 
 use super::enqueue::claims_of;
@@ -17,6 +17,9 @@ use super::taints::{Rules, no_execute_rules, selects};
 use super::{DeviceTaintEvictionOptions, NAME};
 
 const CONDITION: &str = "EvictionInProgress";
+
+/// What a status that was written a moment ago waits for.
+const STATUS_INTERVAL: &str = "the interval between two updates of its status";
 
 pub(super) async fn reconcile(
     options: &DeviceTaintEvictionOptions,
@@ -32,11 +35,11 @@ pub(super) async fn reconcile(
     });
     let Some(rule) = found else { return Ok(Requeue::Forget) };
     if let Some(delay) = memory.with(|memory| memory.status_delay(uid, now.monotonic)) {
-        return Ok(Requeue::KeepBackoff(delay));
+        return Ok(Requeue::KeepBackoff(Delay::of(delay, STATUS_INTERVAL)));
     }
     let current = rule.conditions.iter().find(|condition| condition.r#type == CONDITION);
     if let Some(delay) = current.and_then(|current| delay_after(current, &rule, now)) {
-        return Ok(Requeue::KeepBackoff(delay));
+        return Ok(Requeue::KeepBackoff(Delay::of(delay, STATUS_INTERVAL)));
     }
     let evicted = memory.with(|memory| memory.evicted_by(uid));
     let wanted = cx.gather(|view| report(view, &rule, evicted, options));

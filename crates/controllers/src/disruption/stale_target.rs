@@ -28,7 +28,7 @@ pub(super) fn decide(view: &View<'_>, item: &Key) -> Plan {
     let Some(delay) = stale_after(pod, now) else { return Plan::none() };
     if !delay.is_zero() {
         let mut plan = Plan::none();
-        plan.requeue_after(delay);
+        plan.requeue_after(delay, "its DisruptionTarget condition to become stale");
         return plan;
     }
     // The cached pod lacks most of its status, and the role has no `get` on pods, so this is a patch. The

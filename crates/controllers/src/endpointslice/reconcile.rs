@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use keleustes_objects::{EndpointSlice, Key, Node, Service, Time};
 use keleustes_plan::{
-    Context, InvolvedObject, Memory, ObjectOr, OnFailure, Plan, PlannedEvent, ReconcileError, Reconciler,
-    Requeue, View,
+    Context, Delay, InvolvedObject, Memory, ObjectOr, OnFailure, Plan, PlannedEvent, ReconcileError,
+    Reconciler, Requeue, View,
 };
 
 use super::endpoints::DesiredEndpoints;
@@ -54,7 +54,7 @@ impl Reconciler<ObjectOr<Zones>> for EndpointSliceReconciler {
         // before its debounce interval started.
         let debounce_remaining = self.debounce_remaining(cx, service);
         if !debounce_remaining.is_zero() {
-            return Ok(Requeue::KeepBackoff(debounce_remaining));
+            return Ok(Requeue::KeepBackoff(Delay::of(debounce_remaining, "more changes of its pods")));
         }
         let result = self.sync_service(cx, service).await;
         cx.measure(metrics::SYNCS.increment(&[if result.is_ok() { "success" } else { "error" }]));

@@ -96,7 +96,7 @@ impl Reconciler for AutoscalerReconciler {
         let error = result.as_ref().err().map(|error| error.is_spec);
         metrics::reconciliation(sync.act, error, took).into_iter().for_each(|measured| cx.measure(measured));
         match result {
-            Ok(()) => Ok(Requeue::After(self.options.period())),
+            Ok(()) => Ok(Requeue::after(self.options.period(), "the next sync period")),
             Err(error) => Err(ReconcileError::because(error.message)),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keleustes_objects::{Job, JobStatus, Key, Pod};
 use keleustes_plan::{
-    Applied, Context, InvolvedObject, Memory, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler,
+    Applied, Context, Delay, InvolvedObject, Memory, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler,
     Requeue,
 };
 
@@ -32,7 +32,7 @@ struct ManageResult {
     /// An error to return after all pods are counted.
     retry: Option<ReconcileError>,
     /// The remaining backoff.
-    requeue_after: Option<Duration>,
+    requeue_after: Option<Delay>,
 }
 
 impl Reconciler for JobReconciler {
@@ -101,8 +101,10 @@ impl JobReconciler {
         let counted = tracking::count(inputs, status, verdict.as_ref());
         self.track(cx, inputs, counted, verdict).await?;
         let until_deadline = verdict::until_active_deadline(inputs).filter(|left| !left.is_zero());
-        let requeue = until_deadline.into_iter().chain(managed.requeue_after).min();
-        managed.retry.map_or(Ok(requeue.map_or(Requeue::Forget, Requeue::After)), Err)
+        let until_deadline = until_deadline.map(|left| Delay::of(left, "activeDeadlineSeconds"));
+        managed
+            .retry
+            .map_or(Ok(Requeue::after_any(until_deadline.into_iter().chain(managed.requeue_after))), Err)
     }
 
     /// Deletes all active pods. They keep their finalizers until they are counted.
@@ -122,7 +124,7 @@ impl JobReconciler {
             PodChanges::None => {}
             PodChanges::Wait(left) => {
                 managed.action = SyncAction::PodsCreated;
-                managed.requeue_after = Some(left);
+                managed.requeue_after = Some(Delay::of(left, "the backoff of its failed pods"));
             }
             PodChanges::Delete(surplus) => {
                 managed.action = SyncAction::PodsDeleted;

@@ -15,8 +15,8 @@ use keleustes_objects::{
     ErrorReason, InternedStr, Key, LegacyTokenTracking, Pod, ServiceAccount, Time, TokenSecret, Uid,
 };
 use keleustes_plan::{
-    Context, Controller, Grant, Loop, Now, OnFailure, Pass, PatchKind, Plan, ReconcileError, Reconciler,
-    Requeue, View, Write,
+    Context, Controller, Grant, Loop, NEXT_PASS, Now, OnFailure, Pass, PatchKind, Plan, ReconcileError,
+    Reconciler, Requeue, View, Write,
 };
 use serde_json::json;
 
@@ -77,7 +77,7 @@ impl Reconciler<Pass> for Cleaner {
             let plan = cx.gather(|view| decide(view, &limits));
             cx.apply(plan).await.all_done()?;
         }
-        Ok(Requeue::After(SYNC_INTERVAL))
+        Ok(Requeue::after(SYNC_INTERVAL, NEXT_PASS))
     }
 }
 

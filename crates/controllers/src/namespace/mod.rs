@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use keleustes_objects::{ErrorReason, Key, Namespace};
 use keleustes_plan::{
-    Change, Context, Controller, Effects, Grant, Loop, OnFailure, Outcome, Plan, QpsMultiplier, RateLimiter,
-    ReconcileError, Reconciler, Requeue, View, Write,
+    Change, Context, Controller, Delay, Effects, Grant, Loop, OnFailure, Outcome, Plan, QpsMultiplier,
+    RateLimiter, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::Value;
 
@@ -100,7 +100,10 @@ async fn reconcile(cx: &mut Context<'_>, key: &Key) -> Result<Requeue, Reconcile
         return Err(retry);
     }
     if result.estimate_seconds > 0 {
-        return Ok(Requeue::KeepBackoff(Duration::from_secs(result.estimate_seconds / 2 + 1)));
+        return Ok(Requeue::KeepBackoff(Delay::of(
+            Duration::from_secs(result.estimate_seconds / 2 + 1),
+            "the termination of the pods",
+        )));
     }
     update_with_retry(cx, &mut namespace, FINALIZE).await?;
     Ok(Requeue::Forget)

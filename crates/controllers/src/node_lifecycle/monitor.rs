@@ -74,7 +74,7 @@ impl Monitor {
                 .next_at(now)
                 .map_or(cluster_state.next_check, |at| at.min(cluster_state.next_check))
         });
-        Requeue::After(due.saturating_sub(now).max(MIN_REQUEUE_DELAY))
+        Requeue::after(due.saturating_sub(now).max(MIN_REQUEUE_DELAY), "the next check of all nodes")
     }
 
     async fn check_all_nodes(&self, cx: &mut Context<'_>) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use keleustes_objects::{Key, VolumeAttachment};
-use keleustes_plan::{Context, Requeue, View};
+use keleustes_plan::{Context, NEXT_PASS, Requeue, View};
 
 use super::metrics::STORAGE_OPERATION_SECONDS;
 use super::reconcile::{NodeReconciler, enqueue_nodes};
@@ -33,7 +33,7 @@ impl NodeReconciler {
         let changed = cx.gather(|view| self.state.with(|state| populate(state, view)));
         enqueue_nodes(cx, &changed);
         self.gauges.refresh(cx, &self.state);
-        Requeue::After(POPULATE_PERIOD)
+        Requeue::after(POPULATE_PERIOD, NEXT_PASS)
     }
 
     /// Drops volumes whose VolumeAttachment is gone or not attached any more, so that they are attached again.
@@ -46,7 +46,7 @@ impl NodeReconciler {
             (now, self.state.with(|state| state.next_verification(now, period)))
         });
         if let Some(wait) = due {
-            return Requeue::After(wait);
+            return Requeue::after(wait, NEXT_PASS);
         }
         let entries = cx.gather(|view| self.state.with(|state| attached_volumes(state, view)));
         let nodes: BTreeSet<NodeName> = entries.iter().map(|entry| entry.node.clone()).collect();
@@ -76,7 +76,7 @@ impl NodeReconciler {
             cx.measure(STORAGE_OPERATION_SECONDS.measurement(&labels, seconds));
         }
         enqueue_nodes(cx, &changed);
-        Requeue::After(period)
+        Requeue::after(period, NEXT_PASS)
     }
 }
 

@@ -71,7 +71,8 @@ impl NodeReconciler {
                 next_wakeup(state, view, node, self.options)
             })
         });
-        Ok(wakeup.map_or(Requeue::Forget, Requeue::After))
+        let reason = "the deadline or the backoff of an attachment";
+        Ok(wakeup.map_or(Requeue::Forget, |wait| Requeue::after(wait, reason)))
     }
 
     /// Detaches what no pod on the node needs, after the node's status no longer lists it.

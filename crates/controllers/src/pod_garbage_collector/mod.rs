@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use keleustes_objects::{InternedStr, Key, Node, Object as _, Pod, Time};
 use keleustes_plan::{
-    Context, Controller, Grant, Loop, Memory, Metric, OnFailure, Outcome, Pass, PatchKind, Plan,
+    Context, Controller, Grant, Loop, Memory, Metric, NEXT_PASS, OnFailure, Outcome, Pass, PatchKind, Plan,
     ReconcileError, Reconciler, Requeue, Write,
 };
 use serde_json::json;
@@ -109,7 +109,7 @@ struct PodGc {
 impl Reconciler<Pass> for PodGc {
     async fn reconcile(&self, cx: &mut Context<'_>, _: &Pass) -> Result<Requeue, ReconcileError> {
         self.collect(cx).await;
-        Ok(Requeue::After(GC_CHECK_PERIOD))
+        Ok(Requeue::after(GC_CHECK_PERIOD, NEXT_PASS))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keleustes_objects::{ErrorReason, ResourcePoolStatusRequest, Time};
-use keleustes_plan::{Now, OnFailure, Pass, Plan, View, Write};
+use keleustes_plan::{NEXT_PASS, Now, OnFailure, Pass, Plan, View, Write};
 
 use super::{COMPLETE, FAILED};
 
@@ -25,7 +25,7 @@ pub(super) fn decide(view: &View<'_>, _: &Pass) -> Plan {
     });
     let mut plan = Plan::none();
     plan.push_parallel(deletions.collect());
-    plan.requeue_after(POLLING_INTERVAL);
+    plan.requeue_after(POLLING_INTERVAL, NEXT_PASS);
     plan
 }
 

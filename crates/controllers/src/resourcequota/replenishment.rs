@@ -54,7 +54,7 @@ pub(super) struct Replenishment {
 impl Reconciler<Trigger> for Replenishment {
     async fn reconcile(&self, cx: &mut Context<'_>, item: &Trigger) -> Result<Requeue, ReconcileError> {
         let (keys, requeue) = cx.gather(|view| match item {
-            Trigger::Period => (all_keys(view), Requeue::After(self.sync_period)),
+            Trigger::Period => (all_keys(view), Requeue::after(self.sync_period, "the next full resync")),
             Trigger::Change(resource) => (self.affected_quotas(view, resource), Requeue::Forget),
         });
         let mut effects = Effects::default();

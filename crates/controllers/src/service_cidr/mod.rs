@@ -106,7 +106,10 @@ fn decide(view: &View<'_>, item: &Key) -> Plan {
         .unwrap_or_else(|_| if grace_ends > now.wall_nanoseconds() { u64::MAX } else { 0 });
     if remaining > 0 {
         let mut plan = Plan::none();
-        plan.requeue_after(Duration::from_nanos(remaining));
+        plan.requeue_after(
+            Duration::from_nanos(remaining),
+            "the grace period before its finalizer is removed",
+        );
         return plan;
     }
     remove_finalizer(range)

@@ -97,7 +97,7 @@ impl Reconciler for Migrate {
         let counts = in_progress.counts();
         self.keep(cx, uid, in_progress);
         match slice {
-            Slice::Done if counts.left > 0 => Ok(Requeue::After(Duration::ZERO)),
+            Slice::Done if counts.left > 0 => Ok(Requeue::after(Duration::ZERO, "the objects that are left")),
             Slice::Done => {
                 self.finish(cx, &migration, |status| status.running(Some(counts), None).succeeded()).await
             }

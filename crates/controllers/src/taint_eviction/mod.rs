@@ -151,7 +151,9 @@ impl Reconciler for Evict {
         }
         match decision.next_step {
             NextStep::Nothing => cx.apply(plan).await.all_done().map(|()| Requeue::Forget),
-            NextStep::Wait(time) => cx.apply(plan).await.all_done().map(|()| Requeue::After(time)),
+            NextStep::Wait(time) => {
+                cx.apply(plan).await.all_done().map(|()| Requeue::after(time, "tolerationSeconds"))
+            }
             NextStep::Evict { pod, due, is_first_attempt } => {
                 if is_first_attempt {
                     plan.record(event(item, "Marking for deletion Pod"));

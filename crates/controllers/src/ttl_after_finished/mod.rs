@@ -113,7 +113,7 @@ enum Verdict {
 impl Verdict {
     fn into_requeue(self) -> Result<Requeue, ReconcileError> {
         match self {
-            Self::Wait(left) => Ok(Requeue::After(left)),
+            Self::Wait(left) => Ok(Requeue::after(left, "ttlSecondsAfterFinished")),
             Self::Unknown(message) => Err(ReconcileError::because(message)),
             Self::Keep | Self::Expired(_) => Ok(Requeue::Forget),
         }

@@ -17,5 +17,5 @@ pub(crate) fn requeue_when_available(pods: &[Arc<Pod>], min_ready_seconds: i32, 
         Availability::Now | Availability::No => None,
     });
     let seconds = due.min().unwrap_or_else(|| min_ready_seconds.into());
-    Requeue::After(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+    Requeue::after(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)), "minReadySeconds of its pods")
 }

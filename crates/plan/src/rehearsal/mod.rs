@@ -383,9 +383,9 @@ impl RehearsalCluster {
         // Writing to a String cannot fail.
         let _ = match result {
             Ok(Requeue::Forget) => Ok(()),
-            Ok(Requeue::After(delay)) => writeln!(transcript, "requeue after {delay:?}"),
+            Ok(Requeue::After(delay)) => writeln!(transcript, "requeue after {:?}", delay.duration),
             Ok(Requeue::KeepBackoff(delay)) => {
-                writeln!(transcript, "requeue with kept backoff after {delay:?}")
+                writeln!(transcript, "requeue with kept backoff after {:?}", delay.duration)
             }
             Err(ReconcileError { because, .. }) => writeln!(transcript, "retry: {because}"),
         };

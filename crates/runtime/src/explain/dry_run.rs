@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta};
 use keleustes_plan::{
-    Action, AnyChange, Applied, BoxFuture, Context, Effects, FetchResult, Item, KindEntry, ListRequest,
-    ListResult, MetadataPage, MonitorState, Outcome, PageRequest, Plan, ReadRequest, ReconcileError,
-    ReconcileIo, Requeue, ScratchMemory, Step, View, Write,
+    Action, AnyChange, Applied, BoxFuture, Context, Delay, Effects, FetchResult, Item, KindEntry,
+    ListRequest, ListResult, MetadataPage, MonitorState, Outcome, PageRequest, Plan, ReadRequest,
+    ReconcileError, ReconcileIo, Requeue, ScratchMemory, Step, View, Write,
 };
 use parking_lot::Mutex;
 
@@ -41,7 +41,7 @@ pub(crate) struct DryRun {
     pub(super) events: Vec<WantedEvent>,
     /// How it would end without writes: the error, or the delay after which it is requeued.
     pub(super) error: Option<String>,
-    pub(super) requeue_after: Option<Duration>,
+    pub(super) requeue_after: Option<Delay>,
     /// Why it could not be computed.
     pub(super) not_computed: Option<String>,
 }

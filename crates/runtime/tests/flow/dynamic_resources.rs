@@ -9,7 +9,7 @@ use http::Method;
 use keleustes_apiserver::{FaultRule, InjectedFault};
 use keleustes_objects::{ErrorReason, Key, Kind as _, Resource};
 use keleustes_plan::{
-    Applied, Context, Controller, Grant, Loop, Outcome, Plan, Precondition, PropagationPolicy,
+    Applied, Context, Controller, Delay, Grant, Loop, Outcome, Plan, Precondition, PropagationPolicy,
     ReconcileError, Requeue, Target, Write,
 };
 use parking_lot::Mutex;
@@ -202,7 +202,7 @@ async fn keep_backoff_neither_resets_nor_increases_the_backoff() {
         let next = match recorded.lock().len() {
             // Three failures: 5, 10 and 20 ms.
             1..=3 => Err(ReconcileError::because("not yet")),
-            4 => Ok(Requeue::KeepBackoff(Duration::from_secs(1))),
+            4 => Ok(Requeue::KeepBackoff(Delay::of(Duration::from_secs(1), "a test"))),
             // The fourth failure waits 40 ms.
             5 => Err(ReconcileError::because("not yet")),
             _ => Ok(Requeue::Forget),

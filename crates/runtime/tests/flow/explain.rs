@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p keleustes-runtime --test flow explain` writes the files.
 
+mod delays;
 mod journal;
 mod situations;
 

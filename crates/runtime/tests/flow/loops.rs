@@ -65,7 +65,7 @@ async fn loop_starts_without_a_deferred_kind() {
         record.lock().push(maps);
         let mut plan = Plan::none();
         if maps.is_none() {
-            plan.requeue_after(Duration::from_secs(1));
+            plan.requeue_after(Duration::from_secs(1), "a test");
         }
         plan
     };
@@ -265,7 +265,7 @@ async fn requeue_after_is_honoured_and_success_resets_the_backoff() {
             match attempt {
                 2 | 4 => Err(ReconcileError::because("not yet")),
                 6 => Ok(Requeue::Forget),
-                _ => Ok(Requeue::After(Duration::from_secs(10))),
+                _ => Ok(Requeue::after(Duration::from_secs(10), "a test")),
             }
         })
     });
@@ -344,7 +344,7 @@ async fn stop_waits_for_running_reconciles_and_starts_no_more() {
         Box::pin(async move {
             wait(Duration::from_secs(60)).await;
             ended.fetch_add(1, Ordering::Relaxed);
-            Ok(Requeue::After(Duration::from_secs(1)))
+            Ok(Requeue::after(Duration::from_secs(1), "a test"))
         })
     });
     let running = cluster.start(controller(a_loop.workers(2))).await;

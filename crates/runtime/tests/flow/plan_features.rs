@@ -126,7 +126,7 @@ impl keleustes_plan::Reconciler<Pass> for PeriodicPass {
         _: &Pass,
     ) -> Result<Requeue, keleustes_plan::ReconcileError> {
         cx.measure(RECONCILES.increment(&[]));
-        Ok(Requeue::After(Duration::from_secs(20)))
+        Ok(Requeue::after(Duration::from_secs(20), "a test"))
     }
 }
 
