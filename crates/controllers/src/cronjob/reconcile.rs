@@ -2,6 +2,7 @@
 //! the status once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use keleustes_objects::{ApiError, CronJob, ErrorReason, Job, Key, Kind as _, PartialObjectMeta, Time};
 use keleustes_plan::{

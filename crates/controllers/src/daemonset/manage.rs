@@ -1,7 +1,6 @@
 //! Missing and surplus pods on each node, independent of a rollout.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use keleustes_objects::{InternedStr, Pod, PodPhase};
 use keleustes_plan::{Delay, InvolvedObject, Plan, PlannedEvent};

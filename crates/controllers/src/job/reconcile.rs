@@ -2,7 +2,6 @@
 //! removes finalizers and writes the status.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use keleustes_objects::{Job, JobStatus, Key, Pod};
 use keleustes_plan::{
