@@ -1,15 +1,24 @@
 //! What caches guarantee to readers and event handlers.
 
+use std::convert::Infallible;
 use std::io::ErrorKind;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http_body::Frame;
+use http_body_util::StreamBody;
 use keleustes_apiserver::{FaultRule, InjectedFault, LoggedRequest};
-use keleustes_objects::{InternedStr, Key, Namespace, ServiceAccount};
+use keleustes_objects::protobuf::Message;
+use keleustes_objects::{
+    InternedStr, Key, Kind, Namespace, Object, ObjectMeta, Resource, ServiceAccount, WireMeta,
+};
 use keleustes_plan::{AnyChange, Change, Controller, Effects, Index, KindEntry, Loop, Plan, Requeue, View};
-use keleustes_runtime::caches::EventHandler;
+use keleustes_runtime::caches::{Caches, EventHandler};
 use keleustes_runtime::loops::prepare;
 use parking_lot::Mutex;
+use serde::Deserialize;
 
 use crate::test_cluster::{
     ChangeLog, ConfigMap, TestCluster, UNREADABLE, config_map, reconcile_with, settle, wait,
@@ -375,6 +384,116 @@ async fn undecodable_object_is_left_out_and_counted() {
     cluster.put("a/in-the-list", "fixed");
     settle().await;
     assert_eq!(log.take(), ["+a/in-the-list"]);
+}
+
+/// A Lease whose holder decides whether it can be decoded; it is watched in protobuf.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "LeaseWire")]
+struct HeldLease {
+    meta: ObjectMeta,
+}
+
+#[derive(Deserialize)]
+struct LeaseWire {
+    metadata: WireMeta,
+    spec: LeaseSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LeaseSpec {
+    holder_identity: String,
+}
+
+impl TryFrom<LeaseWire> for HeldLease {
+    type Error = &'static str;
+
+    fn try_from(wire: LeaseWire) -> Result<Self, &'static str> {
+        let is_readable = wire.spec.holder_identity != UNREADABLE;
+        is_readable.then(|| Self { meta: wire.metadata.into() }).ok_or("unreadable")
+    }
+}
+
+static HELD_LEASE: LazyLock<Message> =
+    LazyLock::new(|| Message::of(&HeldLease::RESOURCE, "spec { holderIdentity }"));
+
+impl Object for HeldLease {
+    const MESSAGE: Option<&'static LazyLock<Message>> = Some(&HELD_LEASE);
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+}
+
+impl Kind for HeldLease {
+    const RESOURCE: Resource = Resource::built_in("coordination.k8s.io", "Lease");
+}
+
+/// A protobuf record with content of less than 128 bytes.
+fn record(field: u8, content: &[u8]) -> Vec<u8> {
+    [&[field << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
+}
+
+/// A frame of a protobuf watch: an event with a Lease of this metadata and holder.
+fn lease_event(event: &str, metadata: &[u8], holder: &str) -> Bytes {
+    let type_meta = [record(1, b"coordination.k8s.io/v1"), record(2, b"Lease")].concat();
+    let lease = [record(1, metadata), record(2, &record(1, holder.as_bytes()))].concat();
+    let envelope = [b"k8s\0".to_vec(), record(1, &type_meta), record(2, &lease)].concat();
+    let event = [record(1, event.as_bytes()), record(2, &record(1, &envelope))].concat();
+    [u32::try_from(event.len()).unwrap().to_be_bytes().as_slice(), &event].concat().into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_of_an_undecodable_protobuf_object_removes_it_from_the_cache() {
+    let (server, events) = futures::channel::mpsc::unbounded::<Bytes>();
+    let events = Mutex::new(Some(events));
+    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let events = events.lock().take().expect("one watch, and no relist");
+        let body = StreamBody::new(events.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes))));
+        let media_type = "application/vnd.kubernetes.protobuf;stream=watch";
+        let response = http::Response::builder().header(http::header::CONTENT_TYPE, media_type);
+        std::future::ready(Ok::<_, Infallible>(response.body(body).unwrap()))
+    });
+    let TestCluster { metrics, context, .. } = TestCluster::new();
+    let client = kube::Client::new(service, "default");
+    let caches = Caches::new(client, context.clocks, context.random, metrics, None);
+    let cache = caches.cache(&KindEntry::of::<HeldLease>());
+    let log = ChangeLog::at(&cache);
+    let metadata = |version: &str| {
+        [record(1, b"x"), record(3, b"a"), record(5, b"u"), record(6, version.as_bytes())].concat()
+    };
+    let end = [record(1, b"k8s.io/initial-events-end"), record(2, b"true")].concat();
+    let end = [record(6, b"2"), record(12, &end)].concat();
+    for (event, metadata, holder, changes) in [
+        ("ADDED", metadata("1"), "red", ""),
+        ("BOOKMARK", end, "", "+a/x"),
+        ("MODIFIED", metadata("3"), UNREADABLE, ""),
+        ("DELETED", metadata("4"), UNREADABLE, "-a/x"),
+    ] {
+        server.unbounded_send(lease_event(event, &metadata, holder)).unwrap();
+        settle().await;
+        assert_eq!(log.take().concat(), changes, "{event}");
+    }
+    assert!(cache.is_empty());
+    assert_eq!(cache.resource_version().to_string(), "4");
+    caches.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_of_an_undecodable_object_removes_it_from_the_cache() {
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "red");
+    let cache = cluster.synced_cache::<ConfigMap>().await;
+    let log = ChangeLog::at(&cache);
+    assert_eq!(log.take(), ["+a/x"]);
+    cluster.put("a/x", UNREADABLE);
+    settle().await;
+    assert_eq!((log.lines(), cache.len()), (0, 1), "the last readable state stays");
+    cluster.remove("a/x");
+    settle().await;
+    assert_eq!(log.take(), ["-a/x"], "handlers receive the deletion of the last readable state");
+    assert!(cache.is_empty());
+    assert_eq!(cluster.reads("configmaps", "watch=true"), 1, "without a relist");
 }
 
 /// An index that panics is a bug; it may affect the object it panics over, but not the cache.

@@ -2,22 +2,30 @@
 
 use std::time::Duration;
 
-use http::Method;
+use keleustes_apiserver::faults::FaultRuleId;
 use keleustes_apiserver::{FaultRule, InjectedFault};
-use keleustes_objects::{Key, Kind, Namespace, ResourceVersion, TokenSecret, Uid};
-use keleustes_plan::{Controller, Grant, Item, KindEntry, Loop, PatchKind, Plan, View, Write};
+use keleustes_objects::{Key, Kind, Namespace, ResourceQuota, ResourceVersion, TokenSecret, Uid};
+use keleustes_plan::{
+    Controller, Edited, Grant, Item, KindEntry, Loop, PatchKind, Plan, Target, View, Write,
+};
 use keleustes_runtime::gate::{Gate, GateDecision, HOLD_MAX};
+use keleustes_runtime::leader::Handover as _;
 use keleustes_runtime::loops::RunningController;
 use serde_json::json;
 
 use crate::test_cluster::{ConfigMap, TestCluster, settle, wait};
 
 const GRANTS: &[Grant] = &[
-    Grant { group: "", resource: "configmaps", verbs: &["create", "delete", "patch"] },
+    Grant {
+        group: "",
+        resource: "configmaps",
+        verbs: &["create", "delete", "deletecollection", "get", "patch", "update"],
+    },
+    Grant { group: "", resource: "resourcequotas/status", verbs: &["update"] },
     Grant { group: "", resource: "secrets", verbs: &["create"] },
 ];
 
-/// A controller that is enqueued by Namespaces and also reads ConfigMaps and Secrets.
+/// A controller that is enqueued by Namespaces and also reads ConfigMaps, Secrets and ResourceQuotas.
 fn deciding(decide: fn(&View<'_>, &Key) -> Plan) -> Controller {
     Controller::new("test").may_write(GRANTS).with_loop(unkeyed(decide).keyed_by::<Namespace>())
 }
@@ -28,6 +36,7 @@ fn unkeyed(decide: fn(&View<'_>, &Key) -> Plan) -> Loop {
         .enqueue_on::<Namespace>(|change, _, enqueue| enqueue.add(&change.latest().meta.key))
         .reads::<ConfigMap>()
         .reads::<TokenSecret>()
+        .reads::<ResourceQuota>()
 }
 
 /// Wants one ConfigMap in namespace `a`, of any name.
@@ -47,8 +56,17 @@ async fn start_lagging(cluster: &TestCluster, decide: fn(&View<'_>, &Key) -> Pla
 }
 
 async fn start_controller_lagging(cluster: &TestCluster, controller: Controller) -> RunningController {
+    start_lagging_on(cluster, controller, "configmaps").await
+}
+
+async fn start_lagging_on(
+    cluster: &TestCluster,
+    controller: Controller,
+    plural: &'static str,
+) -> RunningController {
     cluster.synced_cache::<ConfigMap>().await;
-    cluster.tap.lag("configmaps");
+    cluster.synced_cache::<ResourceQuota>().await;
+    cluster.tap.lag(plural);
     let running = cluster.start(controller).await;
     settle().await;
     running
@@ -145,14 +163,137 @@ fn want_two_letters(view: &View<'_>, item: &Key) -> Plan {
     plan
 }
 
-/// The actions whose response is lost: what exists before, the decision, and how many writes it needs.
-type LostWrite = (&'static str, &'static [&'static str], fn(&View<'_>, &Key) -> Plan);
+/// The ConfigMaps with fewer than two letters, and what they are to become.
+fn too_short<'a>(view: &'a View<'_>, item: &Key) -> impl Iterator<Item = (&'a ConfigMap, String)> {
+    let maps = view.in_namespace::<ConfigMap>(&(&*item.name).into()).filter(|map| map.colour.len() < 2);
+    maps.map(|map| (&**map, format!("{}b", map.colour)))
+}
 
-const LOST_WRITES: [LostWrite; 4] = [
-    ("create with a generated name", &[], want_one),
-    ("create", &[], want_named),
-    ("patch", &["a/x"], want_two_letters),
-    ("delete", &["a/x"], want_none),
+/// The same as a PUT of the cached object.
+fn put_two_letters(view: &View<'_>, item: &Key) -> Plan {
+    let mut plan = Plan::none();
+    for (map, letters) in too_short(view, item) {
+        let meta = &map.meta;
+        let body = json!({"metadata": {"namespace": &*meta.key.namespace, "name": &*meta.key.name,
+            "uid": meta.uid.to_string(), "resourceVersion": meta.resource_version.to_string()}, "data": {"colour": letters}});
+        plan.push(Write::put(map, "", body).because("it has too few letters"));
+    }
+    plan
+}
+
+/// The same as a change of the live object, which adds a letter whenever it is sent.
+fn edit_two_letters(view: &View<'_>, item: &Key) -> Plan {
+    let mut plan = Plan::none();
+    for (map, _) in too_short(view, item) {
+        let add = |live: &mut serde_json::Value| {
+            live["data"]["colour"] = json!(format!("{}b", live["data"]["colour"].as_str().unwrap()));
+            Edited::Changed
+        };
+        plan.push(Write::edit(map, add).because("it has too few letters"));
+    }
+    plan
+}
+
+/// The same as a server-side apply.
+fn apply_two_letters(view: &View<'_>, item: &Key) -> Plan {
+    let mut plan = Plan::none();
+    for (map, letters) in too_short(view, item) {
+        plan.push(
+            Write::apply(map, "test", json!({"data": {"colour": letters}})).because("it has too few letters"),
+        );
+    }
+    plan
+}
+
+/// Wants a label on every ConfigMap.
+fn want_label(view: &View<'_>, item: &Key) -> Plan {
+    let mut plan = Plan::none();
+    for map in view.in_namespace::<ConfigMap>(&(&*item.name).into()) {
+        if map.meta.labels.value("seen").is_none() {
+            let label = |_: &serde_json::Value| Some(json!({"labels": {"seen": "yes"}}));
+            plan.push(Write::patch_metadata(Target::of(&**map), label).because("it has no label"));
+        }
+    }
+    plan
+}
+
+/// Wants a status on every ResourceQuota.
+fn want_status(view: &View<'_>, item: &Key) -> Plan {
+    let mut plan = Plan::none();
+    for quota in view.in_namespace::<ResourceQuota>(&(&*item.name).into()) {
+        if quota.status.hard.is_none() {
+            let status = json!({"hard": {"pods": "1"}, "used": {"pods": "0"}});
+            plan.push(Write::put_status(&**quota, &status).because("it has no status"));
+        }
+    }
+    plan
+}
+
+/// A write whose response is lost.
+struct LostWrite {
+    what: &'static str,
+    /// The resource of the request, with its subresource.
+    resource: &'static str,
+    /// Creates what exists before.
+    before: fn(&TestCluster),
+    decide: fn(&View<'_>, &Key) -> Plan,
+}
+
+impl LostWrite {
+    const fn of_config_map(
+        what: &'static str,
+        before: fn(&TestCluster),
+        decide: fn(&View<'_>, &Key) -> Plan,
+    ) -> Self {
+        Self { what, resource: "configmaps", before, decide }
+    }
+
+    fn plural(&self) -> &'static str {
+        self.resource.split('/').next().unwrap()
+    }
+
+    /// A cluster in which the first write hits this fault.
+    fn cluster(&self, fault: InjectedFault) -> (TestCluster, FaultRuleId) {
+        let cluster = TestCluster::new();
+        touch(&cluster, "a");
+        (self.before)(&cluster);
+        let rule = FaultRule::new(fault).resource(self.resource).writes(true).times(1);
+        let id = cluster.faults.add(rule);
+        (cluster, id)
+    }
+
+    async fn start(&self, cluster: &TestCluster) -> RunningController {
+        start_lagging_on(cluster, deciding(self.decide), self.plural()).await
+    }
+}
+
+fn put_x(cluster: &TestCluster) {
+    cluster.put("a/x", "a");
+}
+
+fn put_quota(cluster: &TestCluster) {
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"namespace": "a", "name": "q"},
+        "spec": {"hard": {"pods": "1"}}});
+    cluster.server.seed(quota).unwrap();
+}
+
+/// Every kind of write that is followed until its outcome is known. The only other one deletes a collection: the
+/// namespace controller, which sends it, lists what is left live before it decides anything.
+const LOST_WRITES: [LostWrite; 9] = [
+    LostWrite::of_config_map("create with a generated name", |_| {}, want_one),
+    LostWrite::of_config_map("create", |_| {}, want_named),
+    LostWrite::of_config_map("patch", put_x, want_two_letters),
+    LostWrite::of_config_map("put", put_x, put_two_letters),
+    LostWrite {
+        what: "put of a status",
+        resource: "resourcequotas/status",
+        before: put_quota,
+        decide: want_status,
+    },
+    LostWrite::of_config_map("edit", put_x, edit_two_letters),
+    LostWrite::of_config_map("apply", put_x, apply_two_letters),
+    LostWrite::of_config_map("patch of metadata", put_x, want_label),
+    LostWrite::of_config_map("delete", put_x, want_none),
 ];
 
 fn lost_responses() -> [InjectedFault; 3] {
@@ -165,14 +306,10 @@ fn lost_responses() -> [InjectedFault; 3] {
 
 #[tokio::test(start_paused = true)]
 async fn key_is_held_until_a_write_with_a_lost_response_is_observed() {
-    for (what, before, decide) in LOST_WRITES {
+    for write in LOST_WRITES {
         for lost in lost_responses() {
-            let cluster = TestCluster::new();
-            touch(&cluster, "a");
-            before.iter().for_each(|key| cluster.put(key, "a"));
-            let fault = InjectedFault::ApplyThen(Box::new(lost));
-            cluster.faults.add(FaultRule::new(fault).resource("configmaps").writes(true).times(1));
-            let running = start_lagging(&cluster, decide).await;
+            let (what, (cluster, _)) = (write.what, write.cluster(InjectedFault::ApplyThen(Box::new(lost))));
+            let running = write.start(&cluster).await;
             for _ in 0..5 {
                 touch(&cluster, "a");
                 settle().await;
@@ -191,14 +328,11 @@ async fn key_is_held_until_a_write_with_a_lost_response_is_observed() {
 
 #[tokio::test(start_paused = true)]
 async fn key_is_reconciled_at_once_if_a_write_without_response_had_no_effect() {
-    for (what, before, decide) in LOST_WRITES {
+    for write in LOST_WRITES {
         for lost in lost_responses() {
-            let (name, cluster) = (format!("{lost:?}"), TestCluster::new());
-            touch(&cluster, "a");
-            before.iter().for_each(|key| cluster.put(key, "a"));
-            let failed =
-                cluster.faults.add(FaultRule::new(lost).resource("configmaps").writes(true).times(1));
-            let running = start_lagging(&cluster, decide).await;
+            let (what, name) = (write.what, format!("{lost:?}"));
+            let (cluster, failed) = write.cluster(lost);
+            let running = write.start(&cluster).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
             assert_eq!(cluster.faults.hits(failed), 1, "{what}");
             assert_eq!(cluster.writes().len(), 1, "{what}, {name}: not retried");
@@ -209,18 +343,14 @@ async fn key_is_reconciled_at_once_if_a_write_without_response_had_no_effect() {
 
 #[tokio::test(start_paused = true)]
 async fn key_is_not_reconciled_while_the_outcome_of_its_write_cannot_be_read() {
-    for (what, before, decide) in LOST_WRITES {
-        let cluster = TestCluster::new();
-        touch(&cluster, "a");
-        before.iter().for_each(|key| cluster.put(key, "a"));
+    for write in LOST_WRITES {
         let reset = || InjectedFault::ConnectionError(std::io::ErrorKind::ConnectionReset);
-        let lost = InjectedFault::ApplyThen(Box::new(reset()));
-        cluster.faults.add(FaultRule::new(lost).resource("configmaps").writes(true).times(1));
+        let (what, (cluster, _)) = (write.what, write.cluster(InjectedFault::ApplyThen(Box::new(reset()))));
         cluster.synced_cache::<ConfigMap>().await;
-        let unread = cluster
-            .faults
-            .add(FaultRule::new(reset()).resource("configmaps").method(Method::GET).watch(false));
-        let running = start_lagging(&cluster, decide).await;
+        cluster.synced_cache::<ResourceQuota>().await;
+        let rule = FaultRule::new(reset()).resource(write.plural()).verbs(&["list"]);
+        let unread = cluster.faults.add(rule);
+        let running = write.start(&cluster).await;
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert!(cluster.faults.hits(unread) > 3, "{what}: {} reads", cluster.faults.hits(unread));
         assert_eq!(cluster.writes().len(), 1, "{what}");
@@ -228,6 +358,31 @@ async fn key_is_not_reconciled_while_the_outcome_of_its_write_cannot_be_read() {
         cluster.tap.catch_up();
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert_eq!(cluster.writes().len(), 1, "{what}");
+        running.stop().await;
+    }
+}
+
+/// A leader that stops in the meantime does not know what its successor must see.
+#[tokio::test(start_paused = true)]
+async fn no_handover_record_is_left_while_a_write_is_in_flight() {
+    let delete_all = |view: &View<'_>, item: &Key| {
+        let is_empty = view.in_namespace::<ConfigMap>(&(&*item.name).into()).next().is_none();
+        let delete = Write::delete_collection(&ConfigMap::RESOURCE, &item.name);
+        if is_empty { Plan::none() } else { Plan::of(delete.because("there are some")) }
+    };
+    let delete_all = LostWrite::of_config_map("delete of a collection", put_x, delete_all);
+    for write in LOST_WRITES.into_iter().chain([delete_all]) {
+        let slow = InjectedFault::DelayThen(Duration::from_secs(10), Box::new(InjectedFault::Pass));
+        let (what, (cluster, delayed)) = (write.what, write.cluster(slow));
+        let running = cluster.start(deciding(write.decide)).await;
+        let state = || (cluster.caches.has_write_in_flight(), cluster.caches.handover_record().is_some());
+        settle().await;
+        assert_eq!((cluster.faults.hits(delayed), state()), (1, (true, false)), "{what}: in flight");
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        assert_eq!(state(), (true, false), "{what}: still in flight");
+        // What a deleted collection held is not known, so that no record is left for a minute.
+        tokio::time::sleep(Duration::from_secs(70)).await;
+        assert_eq!((cluster.writes().len(), state()), (1, (false, true)), "{what}: it has a response");
         running.stop().await;
     }
 }

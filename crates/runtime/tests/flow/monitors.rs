@@ -10,12 +10,12 @@ use keleustes_plan::{
     Controller, Effects, InvolvedObject, KindEntry, Loop, Metric, Observer, PlannedEvent, Requeue,
 };
 use keleustes_runtime::handover::PredecessorState;
-use keleustes_runtime::leader::Predecessor;
+use keleustes_runtime::leader::{Handover as _, Predecessor};
 use keleustes_runtime::loops;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::test_cluster::{ConfigMap, TestCluster, reconcile_with, settle, wait};
+use crate::test_cluster::{ConfigMap, TestCluster, UNREADABLE, reconcile_with, settle, wait};
 
 static FAILURES: Metric = Metric::counter("test_failures_total", "For tests.", &[]);
 
@@ -120,6 +120,45 @@ async fn monitor_that_is_behind_the_previous_leader_relists() {
         assert_eq!(observer.take(), ["=configmaps a/new"], "has a record: {has_record}");
         cluster.caches.stop().await;
     }
+}
+
+/// A successor must reach the graph of its predecessor as well, not only the caches.
+#[tokio::test(start_paused = true)]
+async fn handover_covers_resources_that_only_monitors_watch() {
+    let cluster = TestCluster::new();
+    let observer = RecordingObserver::default();
+    let controller = echo(&observer, &Arc::default());
+    loops::prepare(&controller, &cluster.caches);
+    settle().await;
+    cluster.caches.monitors(controller.observer.as_ref().unwrap()).wait_for_sync().await;
+    assert!(cluster.caches.all().is_empty(), "no controller reads ConfigMaps");
+    cluster.put("a/one", "red");
+    settle().await;
+    let recorded = || cluster.caches.handover_record().unwrap()["configmaps"].clone();
+    let written = cluster.server.object("configmaps", "a", "one").unwrap();
+    assert_eq!(recorded()["lastEvent"], written["metadata"]["resourceVersion"]);
+
+    let unreachable = InjectedFault::status(503, "ServiceUnavailable", "unavailable");
+    let unreachable = FaultRule::new(unreachable).resource("configmaps").verbs(&["list", "watch"]);
+    let unreachable = cluster.faults.add(unreachable);
+    cluster.server.cut_watches();
+    settle().await;
+    observer.take();
+    cluster.put("a/two", "red");
+    let version = cluster.server.resource_version().to_string();
+    let mut record = cluster.caches.handover_record().unwrap();
+    record["configmaps"] = json!({"lastEvent": version, "lastList": "1"});
+    let state = PredecessorState::of(&Predecessor::LeftRecord(record), &cluster.context.clocks);
+    let mut caught_up = Box::pin(cluster.caches.written_versions().catch_up(&cluster.caches, &state));
+    let five_minutes = Duration::from_secs(300);
+    assert!(tokio::time::timeout(five_minutes, &mut caught_up).await.is_err(), "waits for the monitor");
+    assert_eq!(recorded(), Value::Null, "and records nothing that it has not reached");
+    assert_eq!(observer.take(), [""; 0]);
+    cluster.faults.disable(unreachable);
+    tokio::time::timeout(five_minutes, caught_up).await.expect("the monitor can list again");
+    assert_eq!(observer.take(), ["=configmaps a/one", "=configmaps a/two"]);
+    assert_ne!(recorded(), Value::Null);
+    cluster.caches.stop().await;
 }
 
 async fn observing(cluster: &TestCluster) -> (RecordingObserver, loops::RunningController) {
@@ -392,6 +431,33 @@ async fn relist_delivers_changes_missed_in_a_gap() {
     assert!(take.contains(&"-configmaps a/one".to_owned()), "{take:?}");
     assert!(take.contains(&"-configmaps a/two".to_owned()), "another UID is another object: {take:?}");
     assert!(take.contains(&"+configmaps a/two".to_owned()), "{take:?}");
+}
+
+/// The metadata of a widget cannot be decoded when it is deleted; a ConfigMap of a shared cache cannot be either.
+#[tokio::test(start_paused = true)]
+async fn deletion_of_an_undecodable_object_is_observed() {
+    let cluster = TestCluster::new();
+    define_widgets(&cluster).await;
+    cluster.server.seed(widget("one")).unwrap();
+    cluster.put("a/one", "red");
+    let _cache = cluster.synced_cache::<ConfigMap>().await;
+    let (observer, _running) = observing(&cluster).await;
+    assert_eq!(observer.take(), ["=configmaps a/one", "=widgets a/one"]);
+    let uid = cluster.server.object("widgets.example.org", "a", "one").unwrap()["metadata"]["uid"].clone();
+    let version = cluster.server.resource_version().to_string();
+    let deleted = json!({"type": "DELETED", "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"namespace": "a", "name": "one", "uid": uid, "resourceVersion": version, "finalizers": 7}}});
+    let body = format!("{deleted}\n").into();
+    let undecodable = InjectedFault::RawBody { code: 200, body };
+    let undecodable =
+        cluster.faults.add(FaultRule::new(undecodable).resource("widgets").watch(true).times(1));
+    cluster.put("a/one", UNREADABLE);
+    settle().await;
+    cluster.server.cut_watches();
+    cluster.remove("a/one");
+    wait(Duration::from_secs(5)).await;
+    assert_eq!(cluster.faults.hits(undecodable), 1);
+    assert_eq!(observer.take(), ["-configmaps a/one", "-widgets a/one"]);
 }
 
 #[tokio::test(start_paused = true)]
