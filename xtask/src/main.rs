@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
-use xtask::behaviour::{self, Behaviour, Coverage, Verdict};
+use xtask::behaviour::{Behaviour, Coverage, Verdict};
 use xtask::house::RULES;
 use xtask::problem::Problem;
 use xtask::workspace::Workspace;
@@ -38,7 +38,7 @@ enum Command {
         /// Show only ids that are neither proved nor excused
         #[arg(long)]
         missing: bool,
-        /// Update docs/behaviour/COVERAGE.md
+        /// Update docs/behaviour/COVERAGE.md and docs/differences/sheets.md
         #[arg(long)]
         write: bool,
     },
@@ -157,7 +157,9 @@ fn show_behaviour(
 ) -> Result<ExitCode> {
     let behaviour = Behaviour::gather(workspace)?;
     if write {
-        workspace.write(behaviour::OVERVIEW, &behaviour.overview())?;
+        for (file, text) in behaviour.pages() {
+            workspace.write(file, &text)?;
+        }
     }
     match sheet {
         Some(name) => print_sheet(behaviour.sheet(name)?, missing),

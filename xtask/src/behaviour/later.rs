@@ -1,5 +1,6 @@
 //! An excuse `later: PART` names a part that has not landed: a controller of the original that is not in the registry, or
-//! a feature gate that nothing asks for.
+//! a feature gate that nothing asks for. Nor may any other `*Here:*` line say in free words that a part is missing: no check
+//! would notice when it lands.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +13,10 @@ use crate::workspace::Workspace;
 /// Where controllers are declared, and where gates are asked for.
 const CONTROLLERS: &str = "crates/controllers/src";
 const GATES: &str = "crates/manager/src";
+
+/// What a note may not say about a part: `later: PART` is checked, these words are not.
+const UNCHECKED: [&str; 4] =
+    ["has not landed", "have not landed", "not implemented yet", "not yet implemented"];
 
 /// The controllers and gates that have landed.
 #[derive(Default)]
@@ -44,6 +49,11 @@ fn literals_after<'a>(text: &'a str, call: &'a str) -> impl Iterator<Item = Stri
 fn problems(sheet: &Sheet, landed: &Landed) -> Vec<Problem> {
     let mut problems = Vec::new();
     for entry in &sheet.entries {
+        let says = |words: &&&str| entry.notes.iter().any(|note| note.to_lowercase().contains(**words));
+        problems.extend(UNCHECKED.iter().find(says).map(|words| {
+            let what = format!("{} says \"{words}\"; write `later: PART`, which is checked", entry.id);
+            Problem::at(&sheet.file, entry.line, what)
+        }));
         let Some(Excuse::Later(part)) = &entry.excuse else { continue };
         let (controllers, gates) = (controllers_in(part), gates_in(part));
         let has_landed = controllers
@@ -98,6 +108,20 @@ mod tests {
         for vague in ["later: leader migration", "later: garbage-collector", "later: with each controller"] {
             assert!(lines(vague)[0].contains("without a controller or a gate"), "{vague}");
         }
+    }
+
+    #[test]
+    fn a_note_does_not_say_in_free_words_that_a_part_is_missing() {
+        for words in [
+            "QPS is not limited; job-controller has not landed",
+            "left out: the controllers that share it have not landed",
+            "Not implemented yet",
+            "it is not yet implemented",
+        ] {
+            let found = lines(words);
+            assert!(found.len() == 1 && found[0].contains("write `later: PART`"), "{words}: {found:?}");
+        }
+        assert!(lines("the pod has landed on a node").is_empty());
     }
 
     #[test]

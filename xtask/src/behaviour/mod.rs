@@ -2,6 +2,7 @@
 
 mod claims;
 mod coverage;
+mod deviations;
 mod id;
 mod later;
 mod sheet;
@@ -24,6 +25,9 @@ const SHEETS: &str = "docs/behaviour";
 
 /// The generated overview beside them.
 pub const OVERVIEW: &str = "docs/behaviour/COVERAGE.md";
+
+/// The generated page of all deviations.
+pub const DEVIATIONS: &str = "docs/differences/sheets.md";
 
 /// Files of the folder that are not sheets.
 const NOT_SHEETS: [&str; 2] = ["README.md", "COVERAGE.md"];
@@ -70,6 +74,12 @@ impl Behaviour {
     pub fn overview(&self) -> String {
         coverage::overview(&self.coverages)
     }
+
+    /// The generated pages, each with its file.
+    pub fn pages(&self) -> [(&'static str, String); 2] {
+        let sheets: Vec<_> = self.coverages.iter().map(|coverage| &coverage.sheet).collect();
+        [(OVERVIEW, self.overview()), (DEVIATIONS, deviations::page(&sheets))]
+    }
 }
 
 /// Finds everything that is wrong with sheets, claims and the overview.
@@ -80,8 +90,10 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
     let sheets: Vec<_> = behaviour.coverages.iter().map(|coverage| &coverage.sheet).collect();
     problems.extend(source_sheets::check(workspace, &sheets)?);
     problems.extend(later::check(workspace, &sheets)?);
-    if workspace.read(OVERVIEW).ok().as_deref() != Some(&behaviour.overview()) {
-        problems.push(Problem::of(OVERVIEW, "is out of date; run `cargo xtask behaviour --write`"));
+    for (file, text) in behaviour.pages() {
+        if workspace.read(file).ok().as_deref() != Some(&text) {
+            problems.push(Problem::of(file, "is out of date; run `cargo xtask behaviour --write`"));
+        }
     }
     Ok(problems)
 }

@@ -40,6 +40,8 @@ pub struct Entry {
     pub text: String,
     /// Why no test is required.
     pub excuse: Option<Excuse>,
+    /// The text of every `*Here:*` line, excuses included.
+    pub notes: Vec<String>,
     /// Whether a `*Corrected:*` line below quotes the running original, so that the fact may differ from its source.
     pub corrected: bool,
 }
@@ -57,6 +59,9 @@ pub enum Excuse {
 const HERE: &str = "  *Here:* ";
 /// Starts the line below a fact that quotes what the running original did where the source sheet was wrong.
 const CORRECTED: &str = "  *Corrected:* ";
+/// How a note begins that excuses a missing test.
+const OPENINGS: [(&str, fn(String) -> Excuse); 2] =
+    [("left out:", Excuse::LeftOut), ("later:", Excuse::Later)];
 
 impl Sheet {
     /// Reads the text of a sheet and what is wrong with it.
@@ -130,7 +135,13 @@ impl Entry {
         if text.is_empty() {
             return Err(format!("{id} has no text"));
         }
-        Ok(Self { id, line: line_number, text, excuse: None, corrected: false })
+        Ok(Self { id, line: line_number, text, excuse: None, notes: Vec::new(), corrected: false })
+    }
+
+    /// The notes that say how this program differs, without those that only excuse a missing test.
+    pub fn deviations(&self) -> impl Iterator<Item = &str> {
+        let is_excuse = |note: &&str| OPENINGS.iter().any(|(opening, _)| note.starts_with(opening));
+        self.notes.iter().map(String::as_str).filter(move |note| !is_excuse(note))
     }
 
     /// Reads a mark below the fact. After `*Here:*` comes `left out: REASON`, `later: PART`, or a deviation in free
@@ -140,9 +151,8 @@ impl Entry {
             self.corrected = true;
             return Ok(());
         };
-        for (opening, make) in
-            [("left out:", Excuse::LeftOut as fn(String) -> Excuse), ("later:", Excuse::Later)]
-        {
+        self.notes.push(note.trim().to_owned());
+        for (opening, make) in OPENINGS {
             if let Some(reason) = note.strip_prefix(opening) {
                 let reason = reason.trim();
                 if reason.is_empty() {
