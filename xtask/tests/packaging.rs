@@ -1,4 +1,4 @@
-//! Alerts and dashboard name only metrics that the manager has.
+//! Alerts and dashboard name only metrics that the manager has, and the systemd unit protects what the process knows.
 
 use std::collections::BTreeSet;
 
@@ -6,6 +6,7 @@ use xtask::workspace::Workspace;
 
 const RULES: &str = "packaging/prometheus/rules.yaml";
 const RULES_TEST: &str = "packaging/prometheus/rules-test.yaml";
+const UNIT: &str = "packaging/systemd/kube-controller-manager.service";
 const DASHBOARD: &str = "packaging/grafana/dashboard.json";
 
 /// What Prometheus itself records about a scrape.
@@ -62,6 +63,26 @@ fn every_expression_selects_the_job() {
     for target in targets {
         let expression = target["expr"].as_str().unwrap();
         assert!(expression.contains("{job=\"kube-controller-manager\""), "{expression}");
+    }
+}
+
+/// The process holds tokens and private keys, and needs few system calls.
+#[test]
+fn systemd_unit_keeps_secrets_out_of_files_and_restricts_the_process() {
+    let unit = Workspace::open().unwrap().read(UNIT).unwrap();
+    let service = unit.split("[Service]").nth(1).unwrap().split("[Install]").next().unwrap();
+    let values = |setting: &str| -> Vec<&str> {
+        service.lines().filter_map(|line| line.strip_prefix(setting)?.strip_prefix('=')).collect()
+    };
+    for (setting, wanted) in [
+        ("LimitCORE", vec!["0"]),
+        ("UMask", vec!["0077"]),
+        ("ProtectProc", vec!["invisible"]),
+        ("SystemCallFilter", vec!["@system-service", "~@privileged @resources"]),
+        ("NoNewPrivileges", vec!["yes"]),
+        ("CapabilityBoundingSet", vec![""]),
+    ] {
+        assert_eq!(values(setting), wanted, "{setting}");
     }
 }
 
