@@ -374,7 +374,9 @@ impl Executor {
         if (self.is_leader)() { Ok(()) } else { Err(ApiError::transport(ErrorReason::Other, NOT_LEADING)) }
     }
 
-    /// The response lists all deleted objects; it is not read.
+    /// The response lists all deleted objects; it is not read, and a lost one does not hold the item back: there is no
+    /// object whose state would show the outcome. The namespace controller, the only one that deletes collections,
+    /// lists each of them live before it deletes anything and before it removes the finalizer.
     async fn delete_collection(
         &self,
         target: &Target,
