@@ -293,6 +293,22 @@ mod tests {
         assert_eq!(reconcile(cluster.with::<Pod>(pod("x")).with::<Pod>(terminating)), "");
     }
 
+    /// Proves REV-76.
+    #[test]
+    fn a_field_of_a_newer_api_server_changes_no_pod() {
+        let newer = |replicas: i32| {
+            let mut newer = rc(replicas);
+            newer["spec"]["template"]["spec"]["invented"] = json!({"by": "default"});
+            for count in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
+                newer["status"][count] = json!(1);
+            }
+            RehearsalCluster::of(&the_loop()).with::<ReplicationController>(newer).with::<Pod>(pod("x"))
+        };
+        assert_eq!(reconcile(newer(1)), "");
+        let grows = reconcile(newer(2));
+        assert_eq!((grows.matches("create pods a/ ").count(), grows.matches("delete pods").count()), (1, 0));
+    }
+
     /// Proves RC-16, RC-25, RC-27.
     #[test]
     fn a_replication_controller_has_no_related_replica_sets() {

@@ -218,6 +218,12 @@ mod tests {
         );
         let by_a_user = json!({"key": NOT_READY, "value": "mine", "effect": "NoExecute"});
         assert_eq!(result(&json!([by_a_user, other]), TaintGoal::Remove), Some(json!([other])));
+        assert_eq!(result(&json!([by_a_user]), TaintGoal::Set(NOT_READY)), None, "a user's own one stays");
+        assert_eq!(
+            result(&json!([by_a_user, no_execute_taint(UNREACHABLE)]), TaintGoal::Set(NOT_READY)),
+            Some(json!([by_a_user])),
+            "also if another one is removed"
+        );
         assert_eq!(result(&json!([other]), TaintGoal::Remove), None);
         let twice = updated_taints(
             &node(&json!([by_a_user])).taints,

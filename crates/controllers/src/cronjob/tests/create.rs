@@ -71,6 +71,23 @@ fn job_is_made_from_the_template() {
     assert_eq!(stamp(cron_job("TZ=Asia/Tokyo * * * * *")), "2027-01-15T08:00:00Z");
 }
 
+/// Proves REV-76.
+#[test]
+fn a_field_of_a_newer_api_server_starts_and_replaces_no_job() {
+    let newer = |mut cron_job: Value| {
+        cron_job["spec"]["jobTemplate"]["invented"] = json!({"by": "default"});
+        cron_job["spec"]["jobTemplate"]["spec"] =
+            json!({"invented": true, "template": {"spec": {"invented": {"by": "default"}}}});
+        cron_job
+    };
+    let mut running = cron_job("0 9 * * *");
+    running["status"] = json!({"lastScheduleTime": at(-23 * 3600), "active": [entry("1")]});
+    assert_eq!(sync(newer(running), &[job("1", &[])]), "requeue after 3600.1s\n");
+    // A time that is due runs once, and the Job gets the field.
+    assert_eq!(sync(newer(due()), &[]), runs());
+    assert_eq!(created(newer(due()))["spec"], newer(due())["spec"]["jobTemplate"]["spec"]);
+}
+
 /// Proves CRON-44, CRON-65, CRON-75.
 #[test]
 fn created_job_is_listed_and_the_time_recorded() {

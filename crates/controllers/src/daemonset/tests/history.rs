@@ -243,6 +243,23 @@ fn a_field_of_a_newer_api_server_creates_no_revision_and_restarts_no_pod() {
     assert_eq!(writes, [format!("create agent-{}", hash_of_v3(None))]);
 }
 
+/// Proves REV-76.
+#[test]
+fn a_newly_defaulted_field_creates_a_revision_and_keeps_the_pods() {
+    let defaulted =
+        with_field(content(1), "/spec/template/spec/containers/0/terminationMessagePolicy", json!("File"));
+    let cluster = |set: &Value| cluster(set.clone(), [node("n")], [pod("p", "n")]);
+    let hash =
+        PodTemplate::parse(&defaulted["spec"]["template"].to_string()).unwrap().pod_template_hash(None);
+    // No user has changed the template, so its generation is that of the pod.
+    assert_eq!(revision_writes(cluster(&defaulted)), [format!("create agent-{hash}")]);
+    assert!(pod_changes(cluster(&defaulted)).is_empty());
+    assert!(!transcript_of(cluster(&defaulted)).contains("put daemonsets"), "the pod counts as updated");
+    let by_a_user =
+        with_field(defaulted, "/metadata/annotations/deprecated.daemonset.template.generation", json!("3"));
+    assert_eq!(pod_changes(cluster(&by_a_user)), ["delete p"]);
+}
+
 /// Proves REV-16, REV-39.
 #[test]
 fn another_spelling_of_a_quantity_creates_a_revision() {

@@ -209,10 +209,14 @@ fn nodes_enqueue_the_zones_when_added_deleted_or_with_new_readiness_or_zone() {
 fn a_new_node_enqueues_the_services_that_skipped_its_pods() {
     let mut cluster = cluster(Duration::ZERO);
     cluster.pods(0..2).no_node("n1");
-    // Each of the fifteen retries fails, and then none follows.
-    for _ in 0..16 {
+    assert_eq!(cluster.a_loop.max_retries, Some(15));
+    // The first attempt and each retry fail, and then none follows: nothing but the rate-limited retry, which is counted,
+    // enqueues the Service again.
+    for _ in 0..=15 {
         cluster.advance_clock(Duration::from_secs(1000));
-        assert!(cluster.sync().retry.is_some(), "its pods are skipped");
+        let result = cluster.sync();
+        assert!(result.retry.is_some(), "its pods are skipped");
+        assert_eq!((result.requeue_after, result.enqueued), (None, Vec::new()));
     }
     assert_eq!(cluster.enqueues::<Node>(added(node("n2", "z1"))), at_once(&["zones"]));
     assert_eq!(cluster.enqueues::<Node>(added(node("n1", "z1"))), at_once(&["a/web", "zones"]));

@@ -339,6 +339,11 @@ fn an_index_succeeds_once_with_any_number_of_succeeded_pods() {
     assert_eq!(transcript.measured("job_finished_indexes_total"), ["succeeded,global} 2"]);
     let finished = ["Indexed,succeeded} 2", "Indexed,failed} 0"];
     assert_eq!(transcript.measured("job_pods_finished_total"), finished);
+    // A status write that counts no index makes the series of succeeded ones exist, not that of failed ones.
+    let failed = [indexed("f", "Failed", "0", &json!({}))];
+    let transcript =
+        JobFixture::of(indexed_spec(5, &json!({"spec": {"parallelism": 0}}))).pods(failed).reconcile();
+    assert_eq!(transcript.measured("job_finished_indexes_total"), ["succeeded,global} 0"; 2]);
 }
 
 /// Proves JOB-49, JOB-50, JOB-93, JOB-94, JOB-102, JOB-150.
