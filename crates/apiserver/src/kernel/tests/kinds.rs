@@ -108,6 +108,27 @@ fn jobs_get_a_generated_selector() {
 }
 
 #[test]
+fn template_of_a_job_may_change_in_words_and_not_in_value() {
+    let mut server = TestServer::new();
+    let mut template = template();
+    template["spec"]["restartPolicy"] = json!("Never");
+    template["spec"]["containers"][0]["resources"] = json!({"limits": {"memory": "1Gi"}});
+    let job = json!({"metadata": {"name": "j"}, "spec": {"template": template}});
+    let job = server.created("/apis/batch/v1/namespaces/default/jobs", &job);
+    let mut put = |memory: &str| {
+        let mut job = job.clone();
+        job["metadata"]["resourceVersion"].take();
+        job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"] = json!(memory);
+        server.put("/apis/batch/v1/namespaces/default/jobs/j", &job)
+    };
+    let (code, respelled) = put("1073741824");
+    assert_eq!(code, 200, "{respelled}");
+    let limits = &respelled["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"];
+    assert_eq!(limits["memory"], "1073741824");
+    assert_eq!(reason(&put("2Gi")), (422, "Invalid"));
+}
+
+#[test]
 fn volumes_get_protection_finalizers_and_a_default_class() {
     let mut server = TestServer::new();
     let class = json!({"metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},

@@ -1,5 +1,6 @@
 //! Validation of workload kinds.
 
+use keleustes_objects::template::semantically_equal;
 use serde_json::{Value, json};
 
 use super::super::metadata::{NOT_NEGATIVE, meta_str};
@@ -337,7 +338,12 @@ fn job_template(old: &Value, new: &Value, errors: &mut Errors) {
     let template = |job: &Value| job.pointer("/spec/template").cloned().unwrap_or_default();
     let (before, after) = (template(old), template(new));
     if !is_suspended(old) {
-        if before != after {
+        // Quantities are equal by value: another spelling is stored.
+        let is_same = match (&before, &after) {
+            (Value::Object(before), Value::Object(after)) => semantically_equal(before, after),
+            _ => before == after,
+        };
+        if !is_same {
             errors.push(FieldError::invalid("spec.template", &after, "field is immutable"));
         }
         return;
