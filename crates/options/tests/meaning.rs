@@ -343,6 +343,10 @@ fn gates_are_set_by_name_by_component_and_by_stage() {
 fn an_emulated_release_has_its_own_gates() {
     assert!(run(&["--emulated-version=1.36"]).gates.enabled("AtomicFIFO"));
     assert!(!run(&["--emulated-version=1.34"]).gates.enabled("AtomicFIFO"));
+    // A beta feature that was off by default until 1.36.
+    let replaces_several = |args: &[&str]| run(args).gates.enabled("MaxUnavailableStatefulSet");
+    assert!(replaces_several(&[]) && !replaces_several(&["--emulated-version=1.36"]));
+    assert!(replaces_several(&["--emulated-version=1.36", "--feature-gates=MaxUnavailableStatefulSet=true"]));
     let versions = |args: &[&str]| {
         let versions = run(args).versions;
         (versions.emulation.to_string(), versions.min_compatibility.to_string())
