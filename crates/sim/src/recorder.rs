@@ -207,6 +207,25 @@ impl ObservedWrite {
         is_manager(&self.party)
     }
 
+    /// A successful write of this controller in the first manager, at the start of the storm, for tests of checkers.
+    #[cfg(test)]
+    pub(crate) fn of_manager(component: &str, method: &Method, path: &str) -> Self {
+        let path: Uri = path.parse().expect("a path");
+        Self {
+            at: Duration::ZERO,
+            party: "manager-0".into(),
+            process_instance: 1,
+            component: component.to_owned(),
+            request: RequestInfo::parse(method, &path),
+            body: Value::Null,
+            response_lost: false,
+            send_context: SendContext::default(),
+            code: 200,
+            before: None,
+            after: None,
+        }
+    }
+
     /// Whether it changed the holder of the leader election lease, created the lease or deleted it.
     fn changes_lease_holder(&self) -> bool {
         self.request.is_leader_lease()

@@ -109,3 +109,70 @@ fn signature(content: &str, id: &str, key: &SecretBytes) -> String {
     let mac = hmac_sha256(key, format!("{header}.{payload}").as_bytes());
     format!("{header}..{}", BASE64_URL_SAFE_NO_PAD.encode(mac))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::Method;
+
+    use super::*;
+
+    #[test]
+    fn deletion_of_a_token_that_has_not_expired_is_reported() {
+        let server = ApiServer::builder().build();
+        let deletion = |id: &str| {
+            let name = format!("bootstrap-token-{id}");
+            let path = format!("/api/v1/namespaces/kube-system/secrets/{name}");
+            let token =
+                initial_objects().into_iter().find(|object| object["metadata"]["name"] == name.as_str());
+            ObservedWrite {
+                before: token.map(Arc::new),
+                ..ObservedWrite::of_manager("token-cleaner", &Method::DELETE, &path)
+            }
+        };
+        for id in ["past00", "broken"] {
+            assert_eq!(BootstrapTokens.on_write(&deletion(id), &server), Ok(()));
+        }
+        for id in ["never0", "later0"] {
+            let error = BootstrapTokens.on_write(&deletion(id), &server).unwrap_err();
+            let token = format!("Secret kube-system/bootstrap-token-{id}");
+            assert_eq!(error, format!("{token} was deleted, which has not expired"));
+            let by_user = ObservedWrite { party: "user".into(), ..deletion(id) };
+            assert_eq!(BootstrapTokens.on_write(&by_user, &server), Ok(()));
+        }
+    }
+
+    #[test]
+    fn expired_tokens_and_wrong_signatures_have_not_converged() {
+        let server = ApiServer::builder().build();
+        for object in initial_objects() {
+            server.seed(object).unwrap();
+        }
+        let error = |server: &ApiServer| BootstrapTokens.check_converged(server).unwrap_err();
+        assert!(error(&server).ends_with("has expired and is left"));
+        for id in ["past00", "broken"] {
+            assert!(server.remove("secrets", "kube-system", &format!("bootstrap-token-{id}")));
+        }
+        assert!(error(&server).starts_with("cluster-info is signed by [\"jws-kubeconfig-stale0\"]"));
+        let key: SecretBytes =
+            serde_json::from_value(json!(BASE64_STANDARD.encode("0123456789abcdef"))).unwrap();
+        let signed = |id: &str| signature("kind: Config\n", id, &key);
+        let info = |other: &str, later: &str| {
+            let data = json!({"kubeconfig": "kind: Config\n", "other": other,
+                "jws-kubeconfig-never0": signed("never0"), "jws-kubeconfig-later0": later});
+            let metadata = json!({"namespace": "kube-public", "name": "cluster-info"});
+            server
+                .seed(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}))
+                .unwrap();
+        };
+        info("kept", &signed("later0"));
+        assert_eq!(BootstrapTokens.check_converged(&server), Ok(()));
+        info("kept", &signed("never0"));
+        assert!(error(&server).starts_with("cluster-info is signed by"));
+        info("lost", &signed("later0"));
+        assert_eq!(error(&server), "cluster-info lost data that is no signature");
+        assert!(server.remove("configmaps", "kube-public", "cluster-info"));
+        assert_eq!(error(&server), "cluster-info is gone");
+    }
+}

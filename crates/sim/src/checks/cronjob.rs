@@ -211,3 +211,52 @@ fn time(object: &Value, pointer: &str) -> Option<i64> {
     let found = object.pointer(pointer)?.clone();
     serde_json::from_value::<Time>(found).ok().map(Time::unix_seconds)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn scheduled_time_that_runs_twice_is_reported() {
+        let (server, mut checker) = (ApiServer::builder().build(), CronJobs::default());
+        let creation = |name: &str, owner: &str, minute: u32| {
+            let scheduled = format!("2026-01-01T00:0{minute}:00Z");
+            let annotations = json!({"batch.kubernetes.io/cronjob-scheduled-timestamp": scheduled});
+            let owners = json!([{"kind": "CronJob", "name": "oar", "uid": owner, "controller": true}]);
+            let metadata = json!({"namespace": "default", "name": name, "annotations": annotations,
+                "ownerReferences": owners});
+            let path = "/apis/batch/v1/namespaces/default/jobs";
+            let body = json!({"kind": "Job", "metadata": metadata});
+            ObservedWrite { body, ..ObservedWrite::of_manager("cronjob-controller", &Method::POST, path) }
+        };
+        assert_eq!(checker.on_write(&creation("oar-1", "u", 1), &server), Ok(()));
+        assert_eq!(checker.on_write(&creation("oar-2", "u", 2), &server), Ok(()));
+        assert_eq!(checker.on_write(&creation("oar-1", "v", 1), &server), Ok(()), "of another CronJob");
+        let refused = ObservedWrite { code: 409, ..creation("oar-1", "u", 1) };
+        assert_eq!(checker.on_write(&refused, &server), Ok(()));
+        let error = checker.on_write(&creation("oar-3", "u", 1), &server).unwrap_err();
+        assert_eq!(error, "Job default/oar-3 runs for the second time");
+    }
+
+    #[test]
+    fn deletion_of_a_job_without_ttl_or_end_is_reported() {
+        let (server, mut checker) = (ApiServer::builder().build(), CronJobs::default());
+        let mut check = |ttl: Value, status: &str| {
+            let conditions = json!([{"type": "Complete", "status": status}]);
+            let job = json!({"kind": "Job", "metadata": {"namespace": "default", "name": "oar"},
+                "spec": ttl, "status": {"conditions": conditions}});
+            let path = "/apis/batch/v1/namespaces/default/jobs/oar";
+            let deletion = ObservedWrite::of_manager("ttl-after-finished-controller", &Method::DELETE, path);
+            checker.on_write(&ObservedWrite { before: Some(Arc::new(job)), ..deletion }, &server)
+        };
+        let ttl = || json!({"ttlSecondsAfterFinished": 5});
+        assert_eq!(check(ttl(), "True"), Ok(()));
+        let error = Err("Job default/oar is deleted and has no TTL or is not finished".to_owned());
+        assert_eq!(check(ttl(), "False"), error);
+        assert_eq!(check(json!({}), "True"), error);
+    }
+}

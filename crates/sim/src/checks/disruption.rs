@@ -165,3 +165,121 @@ fn check_pods(budget: &Value, server: &ApiServer) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use http::Method;
+    use serde_json::json;
+
+    use super::*;
+
+    const PATH: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/oar";
+
+    /// A budget that wants one of two healthy pods, and allows this many disruptions.
+    fn budget(allowed: i64) -> Value {
+        let (status, reason) =
+            if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": "default", "name": "oar", "generation": 1},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "oar"}}},
+            "status": {
+                "observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2,
+                "disruptionsAllowed": allowed,
+                "conditions": [{"type": "DisruptionAllowed", "status": status, "reason": reason}],
+            },
+        })
+    }
+
+    fn pod(name: &str, ready: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"namespace": "default", "name": name, "labels": {"app": "oar"},
+                         "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"containers": [{"name": "c", "image": "any:0"}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
+        })
+    }
+
+    /// The status of one budget becomes that of another, ten seconds after the start.
+    fn written(before: &Value, after: &Value) -> ObservedWrite {
+        ObservedWrite {
+            at: Duration::from_secs(10),
+            body: after.clone(),
+            before: Some(Arc::new(before.clone())),
+            after: Some(Arc::new(after.clone())),
+            ..ObservedWrite::of_manager("disruption-controller", &Method::PUT, &format!("{PATH}/status"))
+        }
+    }
+
+    fn server(objects: impl IntoIterator<Item = Value>) -> ApiServer {
+        let server = ApiServer::builder().build();
+        for object in objects {
+            server.seed(object).unwrap();
+        }
+        server
+    }
+
+    #[test]
+    fn status_that_does_not_fit_its_own_numbers_is_reported() {
+        let server = server([]);
+        let check =
+            |before: &Value, after: &Value| Budgets::default().on_write(&written(before, after), &server);
+        assert_eq!(check(&budget(0), &budget(1)), Ok(()));
+        let name = "PodDisruptionBudget default/oar";
+        let error = check(&budget(0), &budget(2)).unwrap_err();
+        assert_eq!(error, format!("{name} allows 2 disruptions, at most 1 are possible"));
+        let error = check(&budget(1), &budget(1)).unwrap_err();
+        assert_eq!(error, format!("the status of {name} is written without a change"));
+        let mut contradiction = budget(1);
+        contradiction["status"]["disruptionsAllowed"] = json!(0);
+        let error = check(&budget(1), &contradiction).unwrap_err();
+        assert!(error.starts_with(&format!("{name} allows 0 disruptions and has ")), "{error}");
+        let mut failed = budget(1);
+        failed["status"]["conditions"][0]["reason"] = json!("SyncFailed");
+        let error = check(&budget(0), &failed).unwrap_err();
+        assert_eq!(error, format!("{name} failed to sync and allows 1 disruptions"));
+        let mut of_spec = written(&budget(0), &budget(1));
+        of_spec.request.subresource.clear();
+        let error = Budgets::default().on_write(&of_spec, &server).unwrap_err();
+        assert_eq!(error, format!("{name} is changed, not its status"));
+    }
+
+    #[test]
+    fn status_that_forgets_a_granted_eviction_is_reported() {
+        let server = server([pod("p", "True")]);
+        let mut before = budget(0);
+        before["status"]["disruptedPods"] = json!({"p": "2026-01-01T00:00:05Z"});
+        let mut kept = budget(1);
+        kept["status"]["disruptedPods"] = before["status"]["disruptedPods"].clone();
+        let mut checker = Budgets::default();
+        assert_eq!(checker.on_write(&written(&before, &kept), &server), Ok(()));
+        let forgets = written(&before, &budget(1));
+        let error = checker.on_write(&forgets, &server).unwrap_err();
+        assert_eq!(error, "PodDisruptionBudget default/oar forgets the eviction of p");
+        checker.on_clock_jump();
+        assert_eq!(checker.on_write(&forgets, &server), Ok(()), "the manager may consider it overdue");
+    }
+
+    #[test]
+    fn status_that_does_not_count_its_pods_has_not_converged() {
+        let check = |budget: Value, ready: &str| {
+            let server = server([budget, pod("p", "True"), pod("q", ready)]);
+            Budgets::default().check_converged(&server)
+        };
+        assert_eq!(check(budget(1), "True"), Ok(()));
+        let error = check(budget(1), "False").unwrap_err();
+        assert_eq!(error, "PodDisruptionBudget default/oar has currentHealthy 2, not 1");
+        let mut third = budget(1);
+        third["status"]["expectedPods"] = json!(3);
+        let error = check(third, "True").unwrap_err();
+        assert_eq!(error, "PodDisruptionBudget default/oar has expectedPods 3, not 2");
+        let mut outdated = budget(1);
+        outdated["status"]["observedGeneration"] = json!(0);
+        let error = check(outdated, "True").unwrap_err();
+        assert_eq!(error, "PodDisruptionBudget default/oar has not observed generation 1");
+    }
+}

@@ -70,27 +70,21 @@ impl Checker for LeaderLease {
 #[cfg(test)]
 mod tests {
     use http::Method;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::recorder::{RequestInfo, SendContext};
 
     /// A successful write of a manager 3 s after the start, while nobody holds the lease.
     fn write_without_holder(party: &str, process_instance: u32, lease_state: u64) -> ObservedWrite {
-        let uri = http::Uri::from_static("/api/v1/namespaces/default/pods/oar");
+        let path = "/api/v1/namespaces/default/pods/oar";
         let at = Duration::from_secs(3);
         ObservedWrite {
             at,
             party: party.into(),
             process_instance,
-            component: "replicaset-controller".to_owned(),
-            request: RequestInfo::parse(&Method::DELETE, &uri),
-            body: Value::Null,
-            response_lost: false,
             send_context: SendContext { at, leader: LeaseHolder::default(), lease_state },
-            code: 200,
-            before: None,
-            after: None,
+            ..ObservedWrite::of_manager("replicaset-controller", &Method::DELETE, path)
         }
     }
 

@@ -101,6 +101,10 @@ impl Checker for LegacyTokens {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use http::Method;
+
     use super::*;
 
     #[test]
@@ -112,5 +116,36 @@ mod tests {
         assert_eq!(LegacyTokens.check_converged(&server), Ok(()));
         assert!(server.remove("secrets", NAMESPACE, "legacy-mounted"));
         assert_eq!(LegacyTokens.check_converged(&server), Err("legacy-mounted is gone".to_owned()));
+    }
+
+    #[test]
+    fn deletion_and_new_mark_of_a_token_in_use_are_reported() {
+        let server = ApiServer::builder().build();
+        let write = |name: &str, after: fn(Value) -> Option<Value>| {
+            let token =
+                initial_objects().into_iter().find(|object| object["metadata"]["name"] == name).unwrap();
+            let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{name}");
+            ObservedWrite {
+                before: Some(Arc::new(token.clone())),
+                after: after(token).map(Arc::new),
+                ..ObservedWrite::of_manager("legacy-service-account-token-cleaner", &Method::PATCH, &path)
+            }
+        };
+        let check = |write: &ObservedWrite| LegacyTokens.on_write(write, &server);
+        assert_eq!(check(&write(OLD, |_| None)), Ok(()));
+        for name in KEPT {
+            let error = check(&write(name, |_| None)).unwrap_err();
+            let token = format!("Secret {NAMESPACE}/{name}");
+            assert_eq!(error, format!("{token} was deleted, which is in use or not marked long enough"));
+            let by_user = ObservedWrite { party: "user".into(), ..write(name, |_| None) };
+            assert_eq!(check(&by_user), Ok(()));
+        }
+        let mark_again = |mut token: Value| {
+            token["metadata"]["labels"][INVALID_SINCE] = json!("2026-01-01");
+            Some(token)
+        };
+        assert_eq!(check(&write("legacy-new", mark_again)), Ok(()), "its first mark");
+        let error = check(&write("legacy-manual", mark_again)).unwrap_err();
+        assert_eq!(error, "the mark of Secret kube-system/legacy-manual was changed");
     }
 }

@@ -53,6 +53,9 @@ fn check_distinct(server: &ApiServer) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use http::Method;
     use serde_json::json;
 
     use super::*;
@@ -76,5 +79,27 @@ mod tests {
         );
         seed("b", "");
         assert_eq!(NodeRanges.check_converged(&server), Err("Node /b has no range".to_owned()));
+    }
+
+    #[test]
+    fn changed_range_is_reported() {
+        let server = ApiServer::builder().build();
+        let node = |uid: &str, ranges: &[&str]| {
+            let ranges = if ranges.is_empty() { Value::Null } else { json!(ranges) };
+            let metadata = json!({"name": "a", "uid": uid});
+            Some(Arc::new(json!({"kind": "Node", "metadata": metadata, "spec": {"podCIDRs": ranges}})))
+        };
+        let check = |before, after| {
+            let patch = ObservedWrite::of_manager("node-controller", &Method::PATCH, "/api/v1/nodes/a");
+            NodeRanges.on_write(&ObservedWrite { before, after, ..patch }, &server)
+        };
+        let (first, second) = ("10.244.0.0/24", "10.244.1.0/24");
+        assert_eq!(check(node("1", &[]), node("1", &[first])), Ok(()));
+        assert_eq!(check(node("1", &[first]), node("1", &[first])), Ok(()));
+        assert_eq!(check(node("1", &[first]), node("2", &[second])), Ok(()), "another node of the same name");
+        let error = check(node("1", &[first]), node("1", &[second])).unwrap_err();
+        assert_eq!(error, format!("the range of Node /a changes from [\"{first}\"] to [\"{second}\"]"));
+        let error = check(node("1", &[first]), node("1", &[])).unwrap_err();
+        assert_eq!(error, format!("the range of Node /a changes from [\"{first}\"] to null"));
     }
 }

@@ -50,3 +50,40 @@ fn recount(server: &ApiServer, namespace: &str, name: &str) -> usize {
     let here = objects.iter().map(|object| &**object);
     here.filter(|object| text(object, "/metadata/namespace") == namespace).filter(is_charged).count()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, phase: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": name},
+            "spec": {"containers": [{"name": "c", "image": "any:0"}]}, "status": {"phase": phase},
+        })
+    }
+
+    #[test]
+    fn wrong_limits_and_usage_are_reported() {
+        let check = |hard: Value, used: Value| {
+            let server = ApiServer::builder().build();
+            let quota = json!({
+                "apiVersion": "v1", "kind": "ResourceQuota",
+                "metadata": {"namespace": "default", "name": "oar"},
+                "spec": {"hard": {"pods": "9", "count/pods": "9"}},
+                "status": {"hard": hard, "used": used},
+            });
+            for object in [quota, pod("p", "Running"), pod("q", "Succeeded")] {
+                server.seed(object).unwrap();
+            }
+            Quotas.check_converged(&server)
+        };
+        let hard = || json!({"pods": "9", "count/pods": "9"});
+        assert_eq!(check(hard(), json!({"pods": "1", "count/pods": "2"})), Ok(()));
+        let error = check(json!({"pods": "9"}), json!({"pods": "1", "count/pods": "2"})).unwrap_err();
+        assert_eq!(error, "ResourceQuota default/oar does not publish its limits");
+        let error = check(hard(), json!({"pods": "2", "count/pods": "2"})).unwrap_err();
+        assert_eq!(error, "ResourceQuota default/oar: pods is 1, not \"2\"");
+        let error = check(hard(), json!({"pods": "1"})).unwrap_err();
+        assert_eq!(error, "ResourceQuota default/oar: count/pods is 2, not null");
+    }
+}
