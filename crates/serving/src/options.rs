@@ -106,7 +106,7 @@ impl FromStr for NamedCertificate {
 }
 
 /// Limits of client connections.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// Concurrent connections; beyond it, a new one replaces the longest idle anonymous one. The original has no such
     /// limit.

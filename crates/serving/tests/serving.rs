@@ -121,6 +121,20 @@ fn short_timeouts() -> ConnectionLimits {
     }
 }
 
+/// Proves SRV-17.
+#[test]
+fn default_limits_are_those_of_the_original_and_256_connections() {
+    let expected = ConnectionLimits {
+        connections_max: 256,
+        header_bytes_max: 1_048_576,
+        http2_streams_max: 100,
+        first_request_timeout: Duration::from_secs(32),
+        idle_timeout: Duration::from_secs(90),
+        shutdown_grace: Duration::from_secs(1),
+    };
+    assert_eq!(ConnectionLimits::default(), expected);
+}
+
 /// Proves SRV-11, SRV-15, SRV-100.
 #[tokio::test]
 async fn http1_and_http2_are_served_over_tls() {
