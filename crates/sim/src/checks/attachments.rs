@@ -39,7 +39,7 @@ pub struct Attachments {
     unhealthy_until: BTreeMap<String, Duration>,
     /// When the node last had the taint.
     out_of_service_until: BTreeMap<String, Duration>,
-    /// Volumes that were attached to another node after the first attach was refused.
+    /// Volumes that were attached to another node after the first attach was refused, until only one VolumeAttachment is left.
     tried_twice: BTreeSet<String>,
 }
 
@@ -203,6 +203,15 @@ impl Attachments {
     }
 }
 
+impl Attachments {
+    /// A VolumeAttachment is gone: the driver no longer repeats its attach.
+    fn observe_removal(&mut self, server: &ApiServer) {
+        let attachments = server.objects("volumeattachments.storage.k8s.io");
+        let left = |volume: &String| attachments.iter().filter(|one| volume_of(one) == volume).count();
+        self.tried_twice.retain(|volume| left(volume) > 1);
+    }
+}
+
 impl Checker for Attachments {
     fn name(&self) -> &'static str {
         "persistentvolume-attach-detach-controller"
@@ -213,6 +222,10 @@ impl Checker for Attachments {
             return Ok(());
         }
         self.writes += 1;
+        let is_removed = write.before.is_some() && write.after.is_none();
+        if write.request.resource == "volumeattachments" && is_removed {
+            self.observe_removal(server);
+        }
         match write.request.resource.as_str() {
             "nodes" => self.observe_node(write),
             "pods" => self.observe_pod(write, server),
@@ -223,9 +236,11 @@ impl Checker for Attachments {
                 }
             }
             "volumeattachments" => {
-                let creates = write.request.method == Method::POST && write.by_manager();
-                let after = write.after.as_deref().filter(|after| creates || is_attached(after));
-                return after.map_or(Ok(()), |after| self.check_exclusive(after, server));
+                // The request that creates one names no object.
+                let created =
+                    (write.request.method == Method::POST && write.by_manager()).then_some(&write.body);
+                let attached = write.after.as_deref().filter(|after| is_attached(after));
+                return created.or(attached).map_or(Ok(()), |after| self.check_exclusive(after, server));
             }
             _ => {}
         }
@@ -278,5 +293,53 @@ impl Checker for Attachments {
             )),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    const PATH: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+
+    fn attachment(node: &str, status: &Value) -> Value {
+        json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+            "metadata": {"name": format!("on-{node}")},
+            "spec": {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": "v"}},
+            "status": status,
+        })
+    }
+
+    /// The controller creates a VolumeAttachment for a node.
+    fn creation(node: &str) -> ObservedWrite {
+        let body = attachment(node, &Value::Null);
+        ObservedWrite { body, ..ObservedWrite::of_manager(ATTACH_DETACH, &Method::POST, PATH) }
+    }
+
+    #[test]
+    fn refused_attach_permits_a_second_node_while_its_object_exists() {
+        let (server, mut checker) = (ApiServer::builder().build(), Attachments::default());
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "csi": {"driver": DRIVER, "volumeHandle": "v"}});
+        let volume =
+            json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": spec});
+        server.seed(volume).unwrap();
+        let refused = json!({"attached": false, "attachError": {"message": "refused"}});
+        server.seed(attachment("a", &refused)).unwrap();
+        assert_eq!(checker.on_write(&creation("b"), &server), Ok(()));
+        server.seed(attachment("b", &json!({"attached": true}))).unwrap();
+        assert_eq!(checker.on_write(&creation("c"), &server), Ok(()), "the driver may attach it to a");
+        // The refused one is gone.
+        assert!(server.remove("volumeattachments.storage.k8s.io", "", "on-a"));
+        let removal = ObservedWrite::of_manager("driver", &Method::PATCH, &format!("{PATH}/on-a"));
+        let before = Some(Arc::new(attachment("a", &refused)));
+        assert_eq!(checker.on_write(&ObservedWrite { before, ..removal }, &server), Ok(()));
+        let error = checker.on_write(&creation("c"), &server).unwrap_err();
+        assert_eq!(error, "v is attached to [\"b\", \"c\"], or may be");
     }
 }
