@@ -1,21 +1,34 @@
-//! StorageVersionMigrations: one per resource runs at a time, each ends once, and in the end all have ended.
+//! StorageVersionMigrations: one per resource runs at a time, each ends once, and one that succeeds has rewritten every object
+//! that nobody else has; in the end all have ended, and in a storm without faults all have succeeded.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::objects::{condition_is_true, describe, uid};
-use crate::recorder::ObservedWrite;
+use super::objects::{condition_is_true, describe, namespace, uid};
+use crate::recorder::{ObservedWrite, text};
 
 /// The name of the checker.
 pub const NAME: &str = "storage-version-migrator-controller";
 
-/// Remembers which migrations have ended.
+/// Remembers which migrations have ended, and what they have rewritten.
 #[derive(Default)]
 pub struct Migrations {
+    writes: u64,
     ended: BTreeSet<String>,
+    /// By UID of the migration: the write that gave it the resourceVersion up to which it rewrites objects.
+    began: BTreeMap<String, u64>,
+    /// By resource, namespace and name: the last write of the controller.
+    rewritten: BTreeMap<(String, String, String), u64>,
+    /// Whether anything but users acted: then a request may fail for good.
+    is_disturbed: bool,
+}
+
+fn resource_version(object: &Value, pointer: &str) -> u64 {
+    text(object, pointer).parse().unwrap_or_default()
 }
 
 fn has_ended(migration: &Value) -> bool {
@@ -33,13 +46,28 @@ impl Checker for Migrations {
     }
 
     fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
-        if write.request.resource != "storageversionmigrations" || !write.succeeded() {
+        let request = &write.request;
+        if !write.succeeded() {
+            return Ok(());
+        }
+        self.writes += 1;
+        if request.resource != "storageversionmigrations" {
+            if write.component == NAME {
+                let key = (request.full_resource(), request.namespace.clone(), request.name.clone());
+                self.rewritten.insert(key, self.writes);
+            }
             return Ok(());
         }
         let Some(after) = write.after.as_deref() else { return Ok(()) };
+        if resource_version(after, "/status/resourceVersion") > 0 {
+            self.began.entry(uid(after).to_owned()).or_insert(self.writes);
+        }
         let ends = has_ended(after) && write.before.as_deref().is_some_and(|before| !has_ended(before));
         if ends && !self.ended.insert(uid(after).to_owned()) {
             return Err(format!("{} ends a second time", describe(after)));
+        }
+        if ends && condition_is_true(after, "Succeeded") {
+            self.check_rewritten(after, server)?;
         }
         if self.ended.contains(uid(after)) && !has_ended(after) {
             return Err(format!("{} runs again", describe(after)));
@@ -50,6 +78,10 @@ impl Checker for Migrations {
         if rivals > 1 { Err(format!("{rivals} migrations of one resource run")) } else { Ok(()) }
     }
 
+    fn on_fault(&mut self, _: Duration) {
+        self.is_disturbed = true;
+    }
+
     fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         for migration in server.objects("storageversionmigrations") {
             if !has_ended(&migration) {
@@ -57,6 +89,33 @@ impl Checker for Migrations {
             }
             if condition_is_true(&migration, "Running") {
                 return Err(format!("{} has ended and is not cleaned up", describe(&migration)));
+            }
+            if !self.is_disturbed && !condition_is_true(&migration, "Succeeded") {
+                return Err(format!(
+                    "{} fails without a fault: {}",
+                    describe(&migration),
+                    migration["status"]
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Migrations {
+    /// Every object that is not newer than the migration was written for it.
+    fn check_rewritten(&self, migration: &Value, server: &ApiServer) -> Result<(), String> {
+        let (group, resource) =
+            (text(migration, "/spec/resource/group"), text(migration, "/spec/resource/resource"));
+        let resource = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
+        let newest = resource_version(migration, "/status/resourceVersion");
+        let began = self.began.get(uid(migration)).copied().unwrap_or_default();
+        for object in server.objects(&resource) {
+            let name = text(&object, "/metadata/name").to_owned();
+            let key = (resource.clone(), namespace(&object).to_owned(), name);
+            let is_old = resource_version(&object, "/metadata/resourceVersion") <= newest;
+            if is_old && self.rewritten.get(&key).is_none_or(|written| *written < began) {
+                return Err(format!("{} succeeds without {}", describe(migration), describe(&object)));
             }
         }
         Ok(())
@@ -66,33 +125,25 @@ impl Checker for Migrations {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use http::Method;
     use serde_json::json;
 
     use super::*;
-    use crate::recorder::{RequestInfo, SendContext};
 
+    /// A migration of ReplicaSets that are not newer than 1,000.
     fn migration(condition: &str) -> Value {
-        json!({"kind": "StorageVersionMigration", "metadata": {"name": "m", "uid": "u"},
-            "status": {"conditions": [{"type": condition, "status": "True"}]}})
+        json!({"apiVersion": "storagemigration.k8s.io/v1", "kind": "StorageVersionMigration",
+            "metadata": {"name": "m", "uid": "u"}, "spec": {"resource": {"group": "apps", "resource": "replicasets"}},
+            "status": {"resourceVersion": "1000", "conditions": [{"type": condition, "status": "True"}]}})
     }
 
     fn write(before: &str, after: &str) -> ObservedWrite {
-        let path = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations/m/status";
+        let path = "/apis/storagemigration.k8s.io/v1/storageversionmigrations/m/status";
         ObservedWrite {
-            at: Duration::ZERO,
-            party: "manager-0".into(),
-            process_instance: 1,
-            component: NAME.to_owned(),
-            request: RequestInfo::parse(&Method::PUT, &path.parse().unwrap()),
-            body: Value::Null,
-            response_lost: false,
-            send_context: SendContext::default(),
-            code: 200,
             before: Some(Arc::new(migration(before))),
             after: Some(Arc::new(migration(after))),
+            ..ObservedWrite::of_manager(NAME, &Method::PUT, path)
         }
     }
 
@@ -107,5 +158,44 @@ mod tests {
         assert_eq!(error, "StorageVersionMigration /m runs again");
         let error = checker.on_write(&write("Running", "Succeeded"), &server).unwrap_err();
         assert_eq!(error, "StorageVersionMigration /m ends a second time");
+    }
+
+    #[test]
+    fn success_without_an_object_is_caught() {
+        let server = ApiServer::builder().build();
+        for name in ["a", "b"] {
+            let metadata = json!({"namespace": "default", "name": name});
+            server
+                .seed(json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata}))
+                .unwrap();
+        }
+        let path = |name: &str| format!("/apis/apps/v1/namespaces/default/replicasets/{name}");
+        let patch = |name: &str| ObservedWrite::of_manager(NAME, &Method::PATCH, &path(name));
+        let result = |patched: &[&str], early: &[&str]| {
+            let mut checker = Migrations::default();
+            for name in early {
+                checker.on_write(&patch(name), &server)?;
+            }
+            checker.on_write(&write("Running", "Running"), &server)?;
+            for name in patched {
+                checker.on_write(&patch(name), &server)?;
+            }
+            checker.on_write(&write("Running", "Succeeded"), &server)
+        };
+        assert_eq!(result(&["a", "b"], &[]), Ok(()));
+        let error = Err("StorageVersionMigration /m succeeds without ReplicaSet default/b".to_owned());
+        assert_eq!(result(&["a"], &[]), error);
+        assert_eq!(result(&["a"], &["b"]), error, "for an earlier migration");
+    }
+
+    #[test]
+    fn failure_is_caught_in_a_storm_without_faults() {
+        let server = ApiServer::builder().build();
+        server.seed(migration("Failed")).unwrap();
+        let mut checker = Migrations::default();
+        let error = checker.check_converged(&server).unwrap_err();
+        assert!(error.starts_with("StorageVersionMigration /m fails without a fault"), "{error}");
+        checker.on_fault(Duration::ZERO);
+        assert_eq!(checker.check_converged(&server), Ok(()));
     }
 }
