@@ -234,6 +234,9 @@ pub enum UserAction {
     SetRolePart(String, Option<u8>),
     /// Tampers with the leader election lease.
     TamperWithLease(LeaseTampering),
+    /// The original leads for this number of milliseconds as soon as a manager releases the lease, and adds the second number
+    /// to `leaseTransitions`: 1, unless a test hides the term.
+    LeadAsOriginal(u64, u32),
     /// Sets or removes `ttlSecondsAfterFinished` of the Job without owners in a namespace that this number selects.
     SetJobTtl(String, usize, Option<u32>),
     /// Creates a Job from the template of a CronJob, as `kubectl create job --from` does.

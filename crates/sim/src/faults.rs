@@ -1,9 +1,10 @@
 //! Generates the faults of a schedule.
 
 use crate::actions::{
-    Action, Fault, FaultEffect, LeaseTampering, ListedKind, Party, RequestClass, TimedAction, UserAction,
+    Action, Fault, FaultEffect, Kind, LeaseTampering, ListedKind, ObjectRef, Party, RequestClass,
+    TimedAction, UserAction,
 };
-use crate::generate::{QUICK_HANDOVERS, ScheduleGenerator};
+use crate::generate::{NAMES, NAMESPACES, ORIGINAL_TERMS, QUICK_HANDOVERS, ScheduleGenerator};
 
 impl ScheduleGenerator {
     /// A fault and the actions that belong to it, each with a delay in milliseconds.
@@ -14,8 +15,37 @@ impl ScheduleGenerator {
             8..14 if self.managers > 1 => self.takeover_with_stalled_watches(),
             14..20 => self.freeze_after_create(),
             20..25 if QUICK_HANDOVERS && self.managers > 1 => self.quick_handovers(),
+            25..29 if ORIGINAL_TERMS && self.managers > 1 => self.original_term(),
             _ => vec![(0, self.single_fault())],
         }
+    }
+
+    /// A manager shuts down, and the original leads before another manager does. The handover record on the lease is then that of
+    /// an earlier term, and the other managers have observed what it covers, but not what the original has written.
+    fn original_term(&mut self) -> Vec<(u64, Action)> {
+        let (leader, duration_ms) = (self.rng.usize(..self.managers), self.rng.u64(20_000..90_000));
+        let stalled_class = self.pick(&[RequestClass::Watches, RequestClass::Pods]);
+        let stop_at = self.rng.u64(500..3_000);
+        let stall_at = stop_at + self.rng.u64(..1_000);
+        let mut actions = Vec::new();
+        for standby in (0..self.managers).filter(|manager| *manager != leader) {
+            let refused = manager_fault(standby, RequestClass::LeaderLease, FaultEffect::Reject(503), 4_000);
+            let stalled = manager_fault(standby, stalled_class, FaultEffect::StallWatches, duration_ms);
+            actions.extend([(stop_at - 100, refused), (stall_at, stalled)]);
+        }
+        let term_ms = self.rng.u64(500..8_000);
+        let set = ObjectRef {
+            kind: Kind::ReplicaSet,
+            namespace: NAMESPACES[0].to_owned(),
+            name: self.pick(&NAMES).to_owned(),
+        };
+        let create_at = stop_at + self.rng.u64(..term_ms);
+        actions.extend([
+            (stop_at, Action::StopLeader),
+            (stop_at, Action::User(UserAction::LeadAsOriginal(term_ms, 1))),
+            (create_at, Action::User(self.create_action(set))),
+        ]);
+        actions
     }
 
     /// A manager that restarts or relists is served from caches that are behind and stay so.

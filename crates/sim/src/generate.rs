@@ -27,6 +27,8 @@ const OWNERS_ELSEWHERE: bool = true;
 const LEASE_TAMPERING: bool = true;
 /// Whether leaders hand over twice in quick succession, some of them among three managers.
 pub(crate) const QUICK_HANDOVERS: bool = true;
+/// Whether the original leads between two managers.
+pub(crate) const ORIGINAL_TERMS: bool = true;
 /// In one of this number of storms, lists of one kind fail.
 const FAILING_LISTS_EVERY: u64 = 8;
 /// The first action comes when the managers have had time to start.
@@ -585,7 +587,7 @@ impl ScheduleGenerator {
         self.create_action(object)
     }
 
-    fn create_action(&mut self, object: ObjectRef) -> UserAction {
+    pub(crate) fn create_action(&mut self, object: ObjectRef) -> UserAction {
         let spec = self.spec_for(object.kind);
         self.created.push(object.clone());
         UserAction::Create(object, spec)

@@ -20,6 +20,7 @@
 //! | `user_interference` | user actions on objects that controllers create |
 //! | `user_autoscalers` | user actions on autoscalers and their load |
 //! | `user_devices` | user actions on pods with devices, their claims and taints |
+//! | `user_lease` | the original as a rival for the leader election lease |
 //! | `user_service_ranges` | user actions on ServiceCIDRs and Services with addresses of them |
 //! | `user_storage` | user actions on claims that a CSI driver provisions |
 //! | `user_volumes` | user actions on claims, volumes and the pods that use them |
@@ -55,6 +56,7 @@ mod user_autoscalers;
 mod user_certificates;
 mod user_devices;
 mod user_interference;
+mod user_lease;
 mod user_service_ranges;
 mod user_storage;
 mod user_volumes;

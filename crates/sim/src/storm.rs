@@ -145,7 +145,7 @@ struct SimulatedCluster<'a> {
     nodes: HollowHandle,
     /// The CSI driver, in storms with storage.
     driver: Option<StorageDriverHandle>,
-    user: SimulatedUser,
+    user: Arc<SimulatedUser>,
     /// The skew of the API server's wall clock, in seconds.
     clock_skew: Arc<AtomicI64>,
 }
@@ -235,21 +235,27 @@ impl<'a> SimulatedCluster<'a> {
             Process::start(number, network, recorder, manager, rng.fork())
         };
         let processes = (0..schedule.managers).map(start).collect();
-        let user = SimulatedUser::new(kube::Client::new(
+        let user = Arc::new(SimulatedUser::new(kube::Client::new(
             SimulatedTransport::new(&network, User::admin(), None, "user"),
             "default",
-        ));
+        )));
         Self { schedule, server, recorder, network, processes, nodes, driver, user, clock_skew }
     }
 
     async fn perform(&self, action: &Action) {
         let process = |number: &usize| self.processes.get(*number);
-        if !matches!(action, Action::User(_))
-            || matches!(action, Action::User(UserAction::TamperWithLease(_)))
-        {
+        let changes_leader =
+            matches!(action, Action::User(UserAction::TamperWithLease(_) | UserAction::LeadAsOriginal(..)));
+        if !matches!(action, Action::User(_)) || changes_leader {
             self.recorder.on_fault();
         }
         match action {
+            // Other actions happen during the term.
+            Action::User(UserAction::LeadAsOriginal(term, transitions)) => {
+                let (user, term, transitions) =
+                    (self.user.clone(), Duration::from_millis(*term), *transitions);
+                tokio::spawn(async move { user.lead_as_original(term, transitions).await });
+            }
             Action::User(action) => self.user.perform(action).await,
             Action::Fault(fault) => self.network.inject(fault.clone()),
             Action::FailLists(kind) => self.network.fail_lists(*kind),

@@ -11,15 +11,12 @@ use serde_json::{Value, json};
 
 use crate::actions::{Kind, UserAction, node};
 use crate::bodies;
-use crate::checks::objects::controller_ref;
 use crate::generate::NAMESPACES;
 use crate::recorder::text;
 use crate::user_interference::{OUT_OF_SERVICE, USER_TAINT};
 
 /// A finalizer that no controller removes.
 const FOREIGN_FINALIZER: &str = "example.com/hold";
-/// The finalizer of pods that their Job has not counted yet.
-const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const PODS: Resource = Pod::RESOURCE;
 const CONFIG_MAPS: Resource = RootCaConfigMap::RESOURCE;
 
@@ -198,14 +195,6 @@ impl SimulatedUser {
             for pod in self.list(&PODS, namespace).await {
                 if !text(&pod, "/metadata/labels/was").is_empty() {
                     self.delete(&PODS, &key(&pod)).await;
-                }
-                // A pod that was taken from its Job and adopted by another owner: no Job removes its
-                // tracking finalizer.
-                let has_other_owner = controller_ref(&pod).is_some_and(|owner| owner["kind"] != "Job");
-                if has_other_owner
-                    && pod.pointer("/metadata/finalizers/0").is_some_and(|first| first == TRACKING_FINALIZER)
-                {
-                    self.merge(&PODS, &key(&pod), json!({"metadata": {"finalizers": null}})).await;
                 }
             }
             for map in self.list(&CONFIG_MAPS, namespace).await {

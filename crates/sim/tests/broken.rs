@@ -165,6 +165,35 @@ fn leaders_ignoring_two_handovers_in_a_row_are_caught() {
     assert!((0..3).any(is_caught));
 }
 
+/// A standby whose caches lag takes over from the original, which has kept the handover record of the leader before it. The
+/// standby must not use that record. If the original hides its term, the standby cannot know, and does.
+#[test]
+fn leader_using_a_record_from_before_a_term_of_the_original_is_caught() {
+    let violations = |leads: usize, transitions: u32| {
+        let refuse_lease = |manager, duration_ms| {
+            fault(manager, RequestClass::LeaderLease, FaultEffect::Reject(503), duration_ms)
+        };
+        let actions = [
+            (2_000, fault(1 - leads, RequestClass::Pods, FaultEffect::StallWatches, 90_000)),
+            (4_900, refuse_lease(1 - leads, 3_000)),
+            (5_000, Action::StopLeader),
+            (5_000, Action::User(UserAction::LeadAsOriginal(4_000, transitions))),
+            (6_500, refuse_lease(leads, 60_000)),
+            (7_000, create(Kind::ReplicaSet, "default", "oar")),
+            // The faults last until the last action.
+            (20_000, Action::Compact),
+        ];
+        let actions = actions.into_iter().map(|(at_ms, action)| TimedAction { at_ms, action }).collect();
+        let schedule = Schedule { seed: 11, managers: 2, nodes: 1, actions, ..Schedule::default() };
+        play(&schedule, &StormOptions::default()).violations
+    };
+    // The seed decides which of the two leads first.
+    let hidden: Vec<_> = [0, 1].into_iter().flat_map(|leads| violations(leads, 0)).collect();
+    assert!(hidden.iter().any(|line| line.contains("where at most 2 were ever wanted")), "{hidden:#?}");
+    let counted: Vec<_> = [0, 1].into_iter().flat_map(|leads| violations(leads, 1)).collect();
+    assert!(counted.is_empty(), "{counted:#?}");
+}
+
 fn publisher(controller_loop: Loop) -> Controller {
     Controller::new(PUBLISHER)
         .service_account("root-ca-cert-publisher")

@@ -1,8 +1,10 @@
 //! Storms as tests: the same seed gives the same storm, and a bounded number of them converges.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use keleustes_sim::actions::{Action, ListedKind, Schedule, TimedAction};
+use keleustes_sim::actions::{
+    Action, FaultEffect, LeaseTampering, ListedKind, Schedule, TimedAction, UserAction,
+};
 use keleustes_sim::generate::generate_schedule;
 use keleustes_sim::soak::Soak;
 use keleustes_sim::storm::{StormOptions, play};
@@ -25,6 +27,70 @@ fn two_hundred_seeds_hold() {
     let tally = soak.run(&StormOptions::default(), |_| {});
     if let Some((seed, violations)) = tally.failed.first_key_value() {
         panic!("cargo xtask storm --seed {seed}\n{}", violations.join("\n"));
+    }
+}
+
+/// The name of a fault, for those that controllers and managers have failed to survive.
+fn fault_name(action: &Action) -> Option<&'static str> {
+    match action {
+        Action::User(UserAction::CreateWithOwnerElsewhere(..)) => Some("an owner in another namespace"),
+        Action::User(UserAction::TamperWithLease(LeaseTampering::Delete)) => Some("the Lease is deleted"),
+        Action::User(UserAction::TamperWithLease(LeaseTampering::ClearHolder)) => {
+            Some("the Lease has no holder")
+        }
+        Action::User(UserAction::LeadAsOriginal(..)) => Some("the original leads"),
+        Action::FailLists(_) => Some("lists of one kind fail"),
+        Action::Fault(fault) => match fault.effect {
+            FaultEffect::DropResponse => Some("a response is lost"),
+            FaultEffect::ApplyThenReject(_) => Some("a request takes effect and is refused"),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The seeds that every `cargo test` plays contain each of these faults more than once.
+#[test]
+fn two_hundred_seeds_draw_every_fault() {
+    let mut storms: BTreeMap<&str, usize> = BTreeMap::new();
+    for seed in 1..=200 {
+        let actions = generate_schedule(seed).actions;
+        let mut names: BTreeSet<_> = actions.iter().filter_map(|timed| fault_name(&timed.action)).collect();
+        let stops = actions.iter().filter(|timed| timed.action == Action::StopLeader);
+        let stops: Vec<_> = stops.map(|timed| timed.at_ms).collect();
+        if stops.windows(2).any(|two| two[1] - two[0] < 3_000) {
+            names.insert("two handovers in a row");
+        }
+        for name in names {
+            *storms.entry(name).or_default() += 1;
+        }
+    }
+    let wanted = [
+        "a request takes effect and is refused",
+        "a response is lost",
+        "an owner in another namespace",
+        "lists of one kind fail",
+        "the Lease has no holder",
+        "the Lease is deleted",
+        "the original leads",
+        "two handovers in a row",
+    ];
+    assert!(storms.keys().eq(&wanted) && storms.values().all(|count| *count > 1), "{storms:?}");
+}
+
+/// The original leads between two managers.
+#[test]
+fn storms_with_a_term_of_the_original_hold() {
+    let is_term = |timed: &TimedAction| matches!(timed.action, Action::User(UserAction::LeadAsOriginal(..)));
+    let schedules = (201..).map(generate_schedule);
+    for schedule in schedules.filter(|schedule| schedule.actions.iter().any(is_term)).take(5) {
+        let violations = play(&schedule, &StormOptions::default()).violations;
+        assert!(
+            violations.is_empty(),
+            "cargo xtask storm --seed {}\n{}",
+            schedule.seed,
+            violations.join("\n")
+        );
     }
 }
 

@@ -79,9 +79,13 @@ impl OwnersElsewhere {
             |there: &Value| uid(there) == owner && !["", &request.namespace].contains(&namespace(there));
         let name = text(&write.body, "/metadata/name");
         let created = server.object(&request.full_resource(), &request.namespace, name);
-        if let Some(created) = created.filter(|_| server.snapshot().iter().any(|there| is_elsewhere(there))) {
+        let Some(created) = created else { return };
+        if server.snapshot().iter().any(|there| is_elsewhere(there)) {
             self.dependents.insert(uid(&created).to_owned());
             self.named_owners.insert(owner.to_owned());
+        } else {
+            // The original has created it.
+            *self.own.entry(owner.to_owned()).or_default() += 1;
         }
     }
 }
