@@ -86,6 +86,16 @@ fn get(address: SocketAddr, path: &str, header: &str) -> std::io::Result<String>
     Ok(line.trim_end().to_owned())
 }
 
+/// The whole response to a request, as far as it can be read.
+fn read(address: SocketAddr, path: &str) -> String {
+    let mut text = Vec::new();
+    if let Ok(mut tls) = connect(address) {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let _ = tls.write_all(request.as_bytes()).and_then(|()| tls.read_to_end(&mut text));
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 fn handshake(address: SocketAddr, _: usize) {
     if let Ok(mut tls) = connect(address) {
         let _ = tls.flush();
@@ -98,6 +108,9 @@ fn random_token(address: SocketAddr, number: usize) {
     let _ =
         get(address, "/metrics", &format!("Authorization: Bearer random-{number}\r\nConnection: close\r\n"));
 }
+
+/// The flag of a manager that leads without a Lease.
+const NO_ELECTION: &str = "--leader-elect=false";
 
 /// A manager that leads, and its API server.
 struct Cluster {
@@ -147,7 +160,8 @@ impl Cluster {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let cluster = Self { server, address, manager, _serving: serving, directory };
         let deadline = Instant::now() + Duration::from_secs(60);
-        while cluster.renewed().is_none() || get(address, "/healthz", "").is_err() {
+        let elects = !more.contains(&NO_ELECTION);
+        while elects && cluster.renewed().is_none() || get(address, "/healthz", "").is_err() {
             assert!(Instant::now() < deadline, "the manager does not lead");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -224,6 +238,23 @@ async fn lease_is_renewed_and_probes_are_answered_under_a_flood_of_anonymous_cli
         assert!(renewal < RETRY_PERIOD + LATE_MAX, "{name}: {renewal:?} between two renewals");
         assert!(probe < LATE_MAX, "{name}: a probe took {probe:?}");
         assert!(cluster.manager.try_wait().unwrap().is_none(), "{name}: the manager ended");
+    }
+}
+
+/// Proves SRV-21.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn health_has_a_check_of_the_election_only_if_there_is_one() {
+    for (more, elects) in [(&[][..], true), (&[NO_ELECTION][..], false)] {
+        let cluster = Cluster::start(more).await;
+        let report = || read(cluster.address, "/healthz?verbose");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !report().contains("[+]serviceaccount-controller ok\n") {
+            assert!(Instant::now() < deadline, "no controller has started: {}", report());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(report().contains("healthz check passed"), "{}", report());
+        assert_eq!(report().contains("[+]leaderElection ok\n"), elects, "{}", report());
+        assert!(!report().contains("ping") && !report().contains("informer-sync"), "{}", report());
     }
 }
 

@@ -150,7 +150,7 @@ mod tests {
         (report.passed, report.text)
     }
 
-    /// Proves SRV-21, SRV-22, SRV-24.
+    /// Proves SRV-22, SRV-24.
     #[test]
     fn healthy_report_is_ok_or_one_line_per_check() {
         assert_eq!(report(&checks(&[]), false, &[]), (true, "ok".to_owned()));
