@@ -59,9 +59,9 @@ pub enum Excuse {
 const HERE: &str = "  *Here:* ";
 /// Starts the line below a fact that quotes what the running original did where the source sheet was wrong.
 const CORRECTED: &str = "  *Corrected:* ";
-/// How a note begins that excuses a missing test.
-const OPENINGS: [(&str, fn(String) -> Excuse); 2] =
-    [("left out:", Excuse::LeftOut), ("later:", Excuse::Later)];
+/// How a note begins that excuses a missing test, and the excuse of the reason that follows.
+type Opening = (&'static str, fn(String) -> Excuse);
+const OPENINGS: [Opening; 2] = [("left out:", Excuse::LeftOut), ("later:", Excuse::Later)];
 
 impl Sheet {
     /// Reads the text of a sheet and what is wrong with it.
