@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_e
 use serde::de::DeserializeOwned;
 
 use crate::protobuf::{self, FullMessage, Message, TranscodeError};
-use crate::{Key, ObjectMeta};
+use crate::{Key, ObjectMeta, PodParts};
 
 /// An object as a cache keeps it.
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
@@ -20,6 +20,19 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
 
     /// Whether the kind is requested as protobuf.
     const SUPPORTS_PROTOBUF: bool = Self::MESSAGE.is_some() || Self::WHOLE.is_some();
+
+    /// Decodes an object and keeps only some of its parts. Pods alone are divided into parts.
+    ///
+    /// # Errors
+    /// If it is not of this type.
+    fn read_parts(object: Encoded<'_>, _pod_parts: PodParts) -> Result<Self, DecodeError> {
+        object.read()
+    }
+
+    /// A copy that keeps only some of the parts; `None` if the type is not divided into parts.
+    fn with_parts(&self, _pod_parts: PodParts) -> Option<Self> {
+        None
+    }
 
     /// The metadata.
     fn meta(&self) -> &ObjectMeta;
@@ -92,6 +105,50 @@ impl Encoded<'_> {
             }
             (None, None) => Err(DecodeError::NoMessage),
         }
+    }
+}
+
+/// Decodes objects of one type, with the parts that are kept of each.
+#[derive(Debug)]
+pub struct Decoder<T> {
+    read: fn(Encoded<'_>, PodParts) -> Result<T, DecodeError>,
+    pod_parts: PodParts,
+}
+
+impl<T> Clone for Decoder<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Decoder<T> {}
+
+impl<T> Decoder<T> {
+    /// A decoder that keeps these parts of each object.
+    #[must_use]
+    pub const fn new(read: fn(Encoded<'_>, PodParts) -> Result<T, DecodeError>, pod_parts: PodParts) -> Self {
+        Self { read, pod_parts }
+    }
+
+    /// The parts of pods that it keeps.
+    #[must_use]
+    pub const fn pod_parts(&self) -> PodParts {
+        self.pod_parts
+    }
+
+    /// The same decoder, which keeps these parts.
+    #[must_use]
+    pub const fn keeping(mut self, pod_parts: PodParts) -> Self {
+        self.pod_parts = pod_parts;
+        self
+    }
+
+    /// Decodes one object.
+    ///
+    /// # Errors
+    /// If it is not of that type.
+    pub fn decode(&self, object: Encoded<'_>) -> Result<T, DecodeError> {
+        (self.read)(object, self.pod_parts)
     }
 }
 

@@ -48,7 +48,7 @@ pub use int_or_string::{IntOrString, Rounding};
 pub use interned::{Interned, InternedList};
 pub use key::{InvalidKey, Key};
 pub use kind::{
-    DecodeError, Encoded, Kind, Object, Projection, Resource, decode_error_without_content,
+    DecodeError, Decoder, Encoded, Kind, Object, Projection, Resource, decode_error_without_content,
     encode_path_segment, invalid_path_segment,
 };
 pub use kinds::*;

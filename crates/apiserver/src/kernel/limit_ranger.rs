@@ -123,13 +123,13 @@ fn fill(
 
 fn pod_violations(items: &[LimitRangeItem], pod: &Value) -> Vec<String> {
     let Ok(pod) = serde_json::from_value::<Pod>(pod.clone()) else { return Vec::new() };
-    let containers = || pod.spec.containers.iter().chain(&pod.spec.init_containers);
+    let containers = || pod.spec.containers().iter().chain(pod.spec.init_containers());
     let (requests, limits) = pod_amounts(&pod);
     let mut violations = Vec::new();
     for item in items {
         match item.limit_type.as_str() {
             "Container" => containers().for_each(|container: &Container| {
-                let amounts = Amounts { requests: &container.requests, limits: &container.limits };
+                let amounts = Amounts { requests: container.requests(), limits: container.limits() };
                 item.check(&amounts, &mut violations);
             }),
             "Pod" => item.check(&Amounts { requests: &requests, limits: &limits }, &mut violations),
@@ -141,9 +141,9 @@ fn pod_violations(items: &[LimitRangeItem], pod: &Value) -> Vec<String> {
 
 /// The requests and limits of a pod as a whole.
 fn pod_amounts(pod: &Pod) -> (ResourceList, ResourceList) {
-    let mut requests = total_of_containers(&pod.spec, |container| Some(&container.requests));
-    let mut limits = total_of_containers(&pod.spec, |container| Some(&container.limits));
-    if let Some(own) = &pod.spec.pod_level_resources {
+    let mut requests = total_of_containers(&pod.spec, |container| Some(container.requests()));
+    let mut limits = total_of_containers(&pod.spec, |container| Some(container.limits()));
+    if let Some(own) = pod.spec.pod_level_resources() {
         let replace = |total: &mut ResourceList, own: &ResourceList| {
             let supported = own.iter().filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory"));
             supported.for_each(|(name, amount)| total.set(name.clone(), *amount));

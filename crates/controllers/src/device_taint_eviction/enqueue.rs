@@ -34,7 +34,7 @@ impl Enqueuer {
             (pod.meta.uid.clone(), pod.node_name.clone(), pod.resource_claim_statuses().to_vec())
         };
         let is_relevant = !change.is_deletion() && change.old().map(fields) != change.new().map(fields);
-        if is_relevant && !pod.node_name.is_empty() && !pod.spec.resource_claims.is_empty() {
+        if is_relevant && !pod.node_name.is_empty() && !pod.spec.resource_claims().is_empty() {
             queue.add(EvictionItem::Pod(pod.meta.key.clone(), pod.meta.uid.clone()));
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn eviction_of(
         return None;
     }
     let accept_group = options.enable_workload_claims;
-    let used = pod.spec.resource_claims.iter().filter_map(|entry| {
+    let used = pod.spec.resource_claims().iter().filter_map(|entry| {
         let named = claim_name(entry, pod.resource_claim_statuses()).ok()??;
         let key = Key { namespace: pod.meta.key.namespace.clone(), name: named.name.into() };
         let claim = view.get::<ResourceClaim>(&key)?;

@@ -163,11 +163,11 @@ fn address(service: &Service, pod: &Pod) -> Option<Address> {
     let family = match service.ip_families.first() {
         Some(family) if *family == AddressType::Ipv6.as_str() => Some(AddressType::Ipv6),
         Some(_) => Some(AddressType::Ipv4),
-        None if service.is_headless() => type_of(pod.pod_ips.first()?),
+        None if service.is_headless() => type_of(pod.pod_ips().first()?),
         None => type_of(&Address::from(&*service.cluster_ip)),
     };
     let family = family.unwrap_or(AddressType::Ipv4);
-    pod.pod_ips.iter().find_map(|address| family.canonical(address))
+    pod.pod_ips().iter().find_map(|address| family.canonical(address))
 }
 
 /// Leaves out addresses beyond the capacity, those that are not ready first, in proportion to the size of each subset;

@@ -59,7 +59,7 @@ fn endpoint(
     zone: Option<&InternedStr>,
     address_type: AddressType,
 ) -> Option<Endpoint> {
-    let mut addresses: Vec<_> = pod.pod_ips.iter().filter_map(|ip| address_type.canonical(ip)).collect();
+    let mut addresses: Vec<_> = pod.pod_ips().iter().filter_map(|ip| address_type.canonical(ip)).collect();
     if addresses.is_empty() {
         return None;
     }

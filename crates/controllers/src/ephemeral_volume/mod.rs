@@ -91,7 +91,7 @@ fn claim_changed(change: &Change<PersistentVolumeClaim>, view: &View<'_>, enqueu
 }
 
 fn enqueue_pod(pod: &Pod, enqueue: &mut Effects) {
-    if !pod.is_terminating() && !pod.spec.ephemeral_volumes.is_empty() {
+    if !pod.is_terminating() && !pod.spec.ephemeral_volumes().is_empty() {
         enqueue.add(&pod.meta.key);
     }
 }
@@ -143,7 +143,7 @@ impl Reconciler for EphemeralVolumes {
 fn gather(view: &View<'_>, item: &Key) -> Option<(Arc<Pod>, Vec<Step>)> {
     let pod = view.get::<Pod>(item).filter(|pod| !pod.is_terminating())?;
     let mut steps = Vec::new();
-    for volume in &pod.spec.ephemeral_volumes {
+    for volume in pod.spec.ephemeral_volumes() {
         let name = ephemeral_claim_name(pod, volume);
         let key = Key { namespace: pod.meta.key.namespace.clone(), name };
         match view.get::<PersistentVolumeClaim>(&key) {

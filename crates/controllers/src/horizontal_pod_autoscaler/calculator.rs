@@ -194,7 +194,7 @@ impl Pods<'_> {
 
     /// Whether the CPU usage of a pod is that of its start, and not of its work.
     fn is_unready_for_cpu(&self, pod: &Pod, sample: &Sample) -> bool {
-        let (Some((is_false, changed_at)), Some(start)) = (ready_condition(pod), pod.start_time) else {
+        let (Some((is_false, changed_at)), Some(start)) = (ready_condition(pod), pod.start_time()) else {
             return true;
         };
         let start = nanoseconds(start);
@@ -207,7 +207,7 @@ impl Pods<'_> {
 
     /// The requests of all pods in milli units.
     fn requests(&self, requested: Requested<'_>) -> Result<BTreeMap<&ArcStr, i64>, String> {
-        let of_pod = |pod: &'_ Arc<Pod>| match &pod.spec.pod_level_requests {
+        let of_pod = |pod: &'_ Arc<Pod>| match pod.spec.pod_level_requests() {
             Some(requests) if self.pod_level_resources && requested.container.is_empty() => {
                 let Requested { resource, .. } = requested;
                 let request = requests.amount(resource).map(Quantity::milli);
@@ -225,11 +225,11 @@ fn request_of_containers(pod: &Pod, requested: Requested<'_>) -> Result<i64, Str
     let Requested { resource, container } = requested;
     let name = &pod.meta.key.name;
     let mut total: i64 = 0;
-    for one in pod.spec.containers.iter().chain(&pod.spec.sidecars) {
+    for one in pod.spec.containers().iter().chain(pod.spec.sidecars()) {
         if !container.is_empty() && one.name != container {
             continue;
         }
-        let request = one.requests.amount(resource).ok_or_else(|| {
+        let request = one.requests().amount(resource).ok_or_else(|| {
             format!("missing request for {resource} in container {} of Pod {name}", one.name)
         })?;
         total = total.saturating_add(request.milli());

@@ -171,7 +171,7 @@ fn is_used_by_pod(
 ) -> bool {
     let namespace = &secret.meta.key.namespace;
     let used = used_by_pods.entry(namespace.clone()).or_insert_with(|| {
-        view.in_namespace::<Pod>(namespace).flat_map(|pod| pod.spec.secret_names.iter().cloned()).collect()
+        view.in_namespace::<Pod>(namespace).flat_map(|pod| pod.spec.secret_names().iter().cloned()).collect()
     });
     used.contains(&*secret.meta.key.name)
 }

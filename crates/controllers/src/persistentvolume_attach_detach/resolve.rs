@@ -15,8 +15,8 @@ use crate::pods_by_claim::{ephemeral_claim_name, is_controlled_by};
 
 /// Whether a pod has volumes that may have to be attached.
 pub(super) fn has_volumes(pod: &Pod) -> bool {
-    !pod.spec.inline_volumes.is_empty()
-        || !pod.spec.ephemeral_volumes.is_empty()
+    !pod.spec.inline_volumes().is_empty()
+        || !pod.spec.ephemeral_volumes().is_empty()
         || pod.persistent_volume_claims().next().is_some()
 }
 
@@ -24,7 +24,7 @@ pub(super) fn has_volumes(pod: &Pod) -> bool {
 pub(super) fn volumes_of(view: &View<'_>, pod: &Pod) -> Vec<VolumeSpec> {
     let key = |name: ArcStr| Key { namespace: pod.meta.key.namespace.clone(), name };
     let named = pod.persistent_volume_claims().map(|(_, claim)| (key(claim.clone()), false));
-    let ephemeral = pod.spec.ephemeral_volumes.iter();
+    let ephemeral = pod.spec.ephemeral_volumes().iter();
     let ephemeral = ephemeral.map(|volume| (key(ephemeral_claim_name(pod, volume)), true));
     let claimed = named.chain(ephemeral).filter_map(|(claim, is_ephemeral)| {
         let claim = view.get::<PersistentVolumeClaim>(&claim)?;
@@ -33,7 +33,7 @@ pub(super) fn volumes_of(view: &View<'_>, pod: &Pod) -> Vec<VolumeSpec> {
         }
         persistent_volume(view, claim).and_then(|volume| spec_of(volume))
     });
-    let inline = pod.spec.inline_volumes.iter();
+    let inline = pod.spec.inline_volumes().iter();
     claimed.chain(inline.filter_map(|volume| inline_spec(volume, &pod.meta.key.namespace))).collect()
 }
 

@@ -271,7 +271,7 @@ mod tests {
         let pod: Pod =
             serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {"volumes": [volume]}}))
                 .unwrap();
-        inline_volume(&pod.spec.inline_volumes[0], "ns").unwrap()
+        inline_volume(&pod.spec.inline_volumes()[0], "ns").unwrap()
     }
 
     fn inline_json(volume: Value) -> (String, Value) {

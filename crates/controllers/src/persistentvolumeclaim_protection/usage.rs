@@ -23,7 +23,7 @@ pub(super) fn uses(pod: &Pod, claim: &PersistentVolumeClaim, purpose: Purpose) -
     let name = &claim.meta.key.name;
     let names_it = || pod.persistent_volume_claims().any(|(_, named)| named == name);
     let owns_it = || {
-        let volumes = &pod.spec.ephemeral_volumes;
+        let volumes = pod.spec.ephemeral_volumes();
         is_controlled_by(claim, pod)
             && volumes.iter().any(|volume| ephemeral_claim_name(pod, volume) == *name)
     };

@@ -32,8 +32,8 @@ pub struct PodGroupProtectionOptions {
 const ACTIVE_PODS_BY_POD_GROUP: Index<Pod> = Index {
     name: "active-pod-group",
     values: |pod, emit| {
-        if !pod.is_terminal() && !pod.spec.pod_group_name.is_empty() {
-            emit(value(&pod.meta.key.namespace, &pod.spec.pod_group_name));
+        if !pod.is_terminal() && !pod.spec.pod_group_name().is_empty() {
+            emit(value(&pod.meta.key.namespace, pod.spec.pod_group_name()));
         }
     },
 };
@@ -83,9 +83,9 @@ fn pod_changed(change: &Change<Pod>, _: &View<'_>, enqueue: &mut Effects) {
 }
 
 fn enqueue_pod_group(pod: &Pod, enqueue: &mut Effects) {
-    if !pod.spec.pod_group_name.is_empty() {
+    if !pod.spec.pod_group_name().is_empty() {
         let namespace = pod.meta.key.namespace.clone();
-        enqueue.add(Key { namespace, name: (&*pod.spec.pod_group_name).into() });
+        enqueue.add(Key { namespace, name: (&**pod.spec.pod_group_name()).into() });
     }
 }
 

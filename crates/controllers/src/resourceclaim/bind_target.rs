@@ -50,7 +50,7 @@ pub(super) fn pod_group(
     pod: &Pod,
     options: &ResourceClaimOptions,
 ) -> Result<Option<Arc<PodGroup>>, NoPodGroup> {
-    let name = &pod.spec.pod_group_name;
+    let name = pod.spec.pod_group_name();
     if name.is_empty() {
         return Ok(None);
     }

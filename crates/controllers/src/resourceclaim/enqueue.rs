@@ -44,7 +44,7 @@ impl Enqueuer {
         }
         let key = &pod.meta.key;
         if state == State::Deleted || is_done(pod) {
-            enqueue_claims(key, &pod.spec.resource_claims, pod.resource_claim_statuses(), queue);
+            enqueue_claims(key, pod.spec.resource_claims(), pod.resource_claim_statuses(), queue);
             if let Some(name) = pod.extended_resource_claim() {
                 queue.add(ClaimItem::Claim(Key { namespace: key.namespace.clone(), name: name.clone() }));
             }

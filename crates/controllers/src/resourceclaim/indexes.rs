@@ -20,7 +20,7 @@ pub(crate) fn value_of(key: &Key) -> InternedStr {
 pub(super) const PODS_BY_CLAIM: Index<Pod> = Index {
     name: "resource-claim",
     values: |pod, emit| {
-        let names = pod.spec.resource_claims.iter();
+        let names = pod.spec.resource_claims().iter();
         let names = names.filter_map(|entry| claim_name(entry, pod.resource_claim_statuses()).ok()?);
         names.for_each(|named| emit(value(&pod.meta.key.namespace, named.name)));
     },
@@ -30,7 +30,7 @@ pub(super) const PODS_BY_CLAIM: Index<Pod> = Index {
 pub(super) const PODS_BY_TEMPLATE: Index<Pod> = Index {
     name: "resource-claim-template",
     values: |pod, emit| {
-        let templates = pod.spec.resource_claims.iter().filter_map(template);
+        let templates = pod.spec.resource_claims().iter().filter_map(template);
         templates.for_each(|name| emit(value(&pod.meta.key.namespace, name)));
     },
 };
@@ -39,8 +39,8 @@ pub(super) const PODS_BY_TEMPLATE: Index<Pod> = Index {
 pub(crate) const PODS_BY_POD_GROUP: Index<Pod> = Index {
     name: "pod-group",
     values: |pod, emit| {
-        if !pod.spec.pod_group_name.is_empty() {
-            emit(value(&pod.meta.key.namespace, &pod.spec.pod_group_name));
+        if !pod.spec.pod_group_name().is_empty() {
+            emit(value(&pod.meta.key.namespace, pod.spec.pod_group_name()));
         }
     },
 };

@@ -30,15 +30,15 @@ pub(super) fn owning_pod(claim: &ResourceClaim) -> Option<&OwnerReference> {
 pub(crate) fn is_for_pod(pod: &Pod, claim: &ResourceClaim, accept_pod_group: bool) -> Result<(), String> {
     let is_of_pod_group = || {
         let owner = claim.meta.controller_ref();
-        owner.is_some_and(|owner| *owner.name == *pod.spec.pod_group_name && is_pod_group(owner))
+        owner.is_some_and(|owner| *owner.name == **pod.spec.pod_group_name() && is_pod_group(owner))
     };
-    let accepts_pod_group = accept_pod_group && !pod.spec.pod_group_name.is_empty();
+    let accepts_pod_group = accept_pod_group && !pod.spec.pod_group_name().is_empty();
     if is_controlled_by(claim, &pod.meta) || (accepts_pod_group && is_of_pod_group()) {
         return Ok(());
     }
     let (claim, pod_key) = (&claim.meta.key, &pod.meta.key);
     let why = if accepts_pod_group {
-        format!("neither Pod nor PodGroup {} is the owner", pod.spec.pod_group_name)
+        format!("neither Pod nor PodGroup {} is the owner", pod.spec.pod_group_name())
     } else {
         "Pod is not owner".to_owned()
     };
@@ -59,7 +59,8 @@ fn is_controlled_by(claim: &ResourceClaim, owner: &ObjectMeta) -> bool {
 pub(crate) fn is_reserved_for(pod: &Pod, claim: &ResourceClaim, accept_pod_group: bool) -> bool {
     claim.reserved_for.iter().any(|consumer| {
         let is_pod_group = consumer.api_group == SCHEDULING_GROUP && consumer.resource == "podgroups";
-        let is_of_pod = is_pod_group && *consumer.name == *pod.spec.pod_group_name;
-        consumer.uid == pod.meta.uid || (accept_pod_group && !consumer.name.is_empty() && is_of_pod)
+        let is_of_pod = || *consumer.name == **pod.spec.pod_group_name();
+        let may_be_group = accept_pod_group && is_pod_group && !consumer.name.is_empty();
+        consumer.uid == pod.meta.uid || (may_be_group && is_of_pod())
     })
 }

@@ -33,7 +33,7 @@ pub(super) async fn reconcile(
         }
     };
     let mut found = BTreeMap::new();
-    for entry in &pod.spec.resource_claims {
+    for entry in pod.spec.resource_claims() {
         match ensure_claim(options, cx, &pod, group.as_ref(), entry).await {
             Ok(None) => {}
             Ok(Some(name)) => drop(found.insert(ArcStr::from(&*entry.name), name)),
@@ -47,7 +47,7 @@ pub(super) async fn reconcile(
         // The scheduler reserves claims when it binds the pod.
         return Ok(());
     }
-    for entry in &pod.spec.resource_claims {
+    for entry in pod.spec.resource_claims() {
         if reserve(options, cx, &pod, group.as_ref(), entry).await? == Reserved::Stop {
             break;
         }

@@ -17,7 +17,7 @@ pub(super) fn is_done(pod: &Pod) -> bool {
 
 /// Whether a pod has claims, in its spec or from the scheduler.
 pub(super) fn has_claims(pod: &Pod) -> bool {
-    !pod.spec.resource_claims.is_empty() || pod.extended_resource_claim().is_some()
+    !pod.spec.resource_claims().is_empty() || pod.extended_resource_claim().is_some()
 }
 
 /// The cached claim of a name.
@@ -32,7 +32,7 @@ pub(super) fn cached_claim<'a>(
 /// Whether a pod has claims to be created, recorded or reserved.
 pub(super) fn pod_needs_work(view: &View<'_>, pod: &Pod, options: &ResourceClaimOptions) -> bool {
     !pod.is_terminating()
-        && pod.spec.resource_claims.iter().any(|entry| entry_needs_work(view, pod, entry, options))
+        && pod.spec.resource_claims().iter().any(|entry| entry_needs_work(view, pod, entry, options))
 }
 
 fn entry_needs_work(view: &View<'_>, pod: &Pod, entry: &ClaimEntry, options: &ResourceClaimOptions) -> bool {

@@ -55,7 +55,7 @@ fn endpoint_changed(old: &Pod, new: &Pod) -> bool {
     old.is_terminating()
         || new.is_terminating()
         || old.is_ready() != new.is_ready()
-        || old.pod_ips != new.pod_ips
+        || old.pod_ips() != new.pod_ips()
         || old.meta.uid != new.meta.uid
 }
 
@@ -63,5 +63,5 @@ fn endpoint_changed(old: &Pod, new: &Pod) -> bool {
 fn labels_changed(old: &Pod, new: &Pod) -> bool {
     old.meta.labels != new.meta.labels
         || old.hostname() != new.hostname()
-        || old.spec.subdomain != new.spec.subdomain
+        || old.spec.subdomain() != new.spec.subdomain()
 }

@@ -31,12 +31,12 @@ pub(crate) fn selected_pods<'v>(
 
 /// Whether a pod may be listed at all: it has an address and is not terminal.
 pub(crate) fn has_endpoint(pod: &Pod) -> bool {
-    !pod.is_terminal() && !pod.pod_ips.is_empty()
+    !pod.is_terminal() && !pod.pod_ips().is_empty()
 }
 
 /// The hostname of a pod below the name of its Service; empty if its subdomain is another one.
 pub(crate) fn hostname(service: &Service, pod: &Pod) -> ArcStr {
-    let is_below = *pod.spec.subdomain == *service.meta.key.name;
+    let is_below = **pod.spec.subdomain() == *service.meta.key.name;
     if is_below { pod.hostname().into() } else { ArcStr::default() }
 }
 

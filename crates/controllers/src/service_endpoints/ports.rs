@@ -47,8 +47,8 @@ fn resolve(port: &ServicePort, spec: &PodSpec) -> Option<EndpointPort> {
         None => port.port,
         Some(IntOrString::Int(number)) => *number,
         Some(IntOrString::String(name)) => {
-            let containers = spec.containers.iter().chain(&spec.sidecars);
-            let mut ports = containers.flat_map(|container| &container.ports);
+            let containers = spec.containers().iter().chain(spec.sidecars());
+            let mut ports = containers.flat_map(|container| container.ports());
             ports
                 .find(|candidate| candidate.name == *name && candidate.protocol == port.protocol)?
                 .container_port

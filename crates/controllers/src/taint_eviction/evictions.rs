@@ -135,5 +135,5 @@ fn tolerance_on(view: &View<'_>, pod: &Pod, enable_comparison_operators: bool) -
     }
     let node = view.get::<Node>(&Key::cluster(&*pod.node_name))?;
     let taints: Vec<&Taint> = no_execute(node).collect();
-    Some(tolerance(&taints, &pod.spec.tolerations, enable_comparison_operators))
+    Some(tolerance(&taints, pod.spec.tolerations(), enable_comparison_operators))
 }

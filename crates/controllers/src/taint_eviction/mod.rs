@@ -93,7 +93,7 @@ pub fn controller(options: TaintEvictionOptions) -> Controller {
 /// scheduled or its node is tainted.
 fn pod_changed(evictions: &Memory<Evictions>, change: &Change<Pod>, view: &View<'_>, enqueue: &mut Effects) {
     let relevant_fields =
-        |pod: &Arc<Pod>| (pod.meta.uid.clone(), pod.node_name.clone(), pod.spec.tolerations.clone());
+        |pod: &Arc<Pod>| (pod.meta.uid.clone(), pod.node_name.clone(), pod.spec.tolerations().to_vec());
     if change.old().map(relevant_fields) == change.new().map(relevant_fields) {
         return;
     }

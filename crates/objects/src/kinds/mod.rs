@@ -112,8 +112,8 @@ pub use persistent_volume_claim::{
     VolumeResourceRequirements,
 };
 pub use pod::{
-    Availability, ConditionStatus, Container, ContainerPort, ContainerStatus, InlineVolume, Pod, PodPhase,
-    PodSpec, QosClass, ReportedResources, ResourceList, ResourceRequirements, Terminated,
+    Availability, ConditionStatus, Container, ContainerPort, ContainerStatus, InlineVolume, Pod, PodParts,
+    PodPhase, PodSpec, QosClass, ReportedResources, ResourceList, ResourceRequirements, Terminated,
 };
 pub use pod_certificate_request::PodCertificateRequest;
 pub use pod_disruption_budget::{
@@ -171,8 +171,6 @@ pub mod annotations {
     pub const JOB_INDEX_IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
     /// On a Job of a CronJob: the time that it was scheduled for.
     pub const CRON_JOB_SCHEDULED_TIMESTAMP: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
-    /// On a mirror pod, which a kubelet creates for a static pod.
-    pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
     /// On a DaemonSet: the generation of its template, which the API server counts.
     pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
     /// On a generated ResourceClaim: the entry of the pod or PodGroup that it was generated for.

@@ -53,8 +53,18 @@ impl Message {
     /// If the kind has no such field, or one of a type that projections do not read.
     #[must_use]
     pub fn of(resource: &Resource, fields: &'static str) -> Self {
+        Self::of_all(resource, &[fields])
+    }
+
+    /// The message of a projection that keeps what each of several selections names; see [`Message::of`].
+    ///
+    /// # Panics
+    /// As [`Message::of`].
+    #[must_use]
+    pub fn of_all(resource: &Resource, selections: &[&'static str]) -> Self {
         let name = types::struct_name(&resource.group, &resource.version, &resource.kind);
-        Self::of_struct(&name, &with_metadata(fields))
+        let fields = selections.iter().map(|fields| Selection::parse(fields)).reduce(Selection::merged);
+        Self::of_struct(&name, &fields.unwrap_or_default().with("metadata", Selection::parse(METADATA)))
     }
 
     /// The message of the metadata of any kind.

@@ -2,6 +2,13 @@
 
 use std::iter::Peekable;
 
+/// Selects no field.
+impl Default for Selection {
+    fn default() -> Self {
+        Self::Fields(Vec::new())
+    }
+}
+
 /// The selected part of a struct.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Selection {
@@ -39,6 +46,18 @@ impl Selection {
             add(fields, field, part);
         }
         self
+    }
+
+    /// Selects what another selection selects, as well.
+    pub(super) fn merged(self, other: Self) -> Self {
+        let (Self::Fields(mut fields), Self::Fields(others)) = (self, other) else { return Self::All };
+        for (name, part) in others {
+            match fields.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, known)) => *known = std::mem::take(known).merged(part),
+                None => fields.push((name, part)),
+            }
+        }
+        Self::Fields(fields)
     }
 
     /// The names of the selected fields; none if all are selected.
@@ -88,6 +107,13 @@ mod tests {
         assert_eq!(parsed.of("c"), None);
         assert!(parsed.names().eq(["a", "b", "d", "e"]) && All.names().next().is_none());
         assert_eq!(parsed.with("x", All).of("x"), Some(&All));
+    }
+
+    #[test]
+    fn merged_selections_select_what_either_selects() {
+        let merged =
+            Selection::parse("a { b } c { d } e").merged(Selection::parse("a { x } c e { f } g { }"));
+        assert_eq!(merged, Selection::parse("a { b x } c e g { }"));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use super::schema::{Message, Shape};
 use super::{Envelope, Error, WatchEvent, from_slice};
 use crate::{
     CsiDriver, DeviceClass, DeviceTaintRule, Encoded, Kind, Lease, Object, PartialObjectMeta,
-    PersistentVolume, PersistentVolumeClaim, Pod, PodGroup, ResourceClaim, ResourceSlice, SelinuxPod,
-    StorageClass, VolumeAttachment, VolumeAttributesClass,
+    PersistentVolume, PersistentVolumeClaim, Pod, PodGroup, PodParts, ResourceClaim, ResourceSlice,
+    SelinuxPod, StorageClass, VolumeAttachment, VolumeAttributesClass,
 };
 
 fn message<T: Object>() -> &'static Message {
@@ -158,6 +158,76 @@ fn protobuf_and_json_decode_to_the_same_object() {
     assert_eq!(Encoded::Protobuf(&write(&lease, message::<Lease>())).read::<Lease>().unwrap(), from_json);
 }
 
+const PARTS: [PodParts; 8] = [
+    PodParts::SECRET_NAMES,
+    PodParts::RESOURCES,
+    PodParts::INLINE_VOLUMES,
+    PodParts::VOLUME_CLAIMS,
+    PodParts::RESOURCE_CLAIMS,
+    PodParts::POD_GROUP,
+    PodParts::ENDPOINTS,
+    PodParts::TOLERATIONS,
+];
+
+/// A pod with fields of all parts.
+fn pod_with_all_parts() -> Value {
+    let mut pod = full_pod();
+    let spec = &mut pod["spec"];
+    spec["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "c"}]);
+    spec["schedulingGroup"] = json!({"podGroupName": "g"});
+    spec["volumes"][3]["csi"]["driver"] = json!("d");
+    (spec["priorityClassName"], spec["activeDeadlineSeconds"]) = (json!("high"), json!(60));
+    spec["affinity"]["podAffinity"] =
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"namespaces": ["x"]}]});
+    let status = &mut pod["status"];
+    status["qosClass"] = json!("Burstable");
+    status["resourceClaimStatuses"] = json!([{"name": "gpu", "resourceClaimName": "c"}]);
+    status["containerStatuses"][0]["allocatedResources"] = json!({"cpu": "7"});
+    pod
+}
+
+#[test]
+fn parts_of_pods_decode_to_the_same_object_from_protobuf_and_json() {
+    let pod = pod_with_all_parts();
+    let (bytes, text) = (write(&pod, message::<Pod>()), pod.to_string());
+    let complete: Pod = Encoded::Json(&text).read().unwrap();
+    let mut decoded = Vec::new();
+    for parts in PARTS.into_iter().chain([PodParts::NONE, PodParts::ALL]) {
+        let from_protobuf = Pod::read_parts(Encoded::Protobuf(&bytes), parts).unwrap();
+        assert_eq!(from_protobuf, Pod::read_parts(Encoded::Json(&text), parts).unwrap(), "{parts:?}");
+        assert_eq!(Some(&from_protobuf), complete.with_parts(parts).as_ref(), "{parts:?}");
+        assert_eq!(from_protobuf.spec.parts(), parts);
+        assert!(!decoded.contains(&from_protobuf), "{parts:?} has no field in this pod");
+        decoded.push(from_protobuf);
+    }
+    assert_eq!(decoded.last(), Some(&complete));
+    assert_eq!(decoded[8].with_parts(PodParts::ALL).as_ref(), Some(&decoded[8]), "no part comes back");
+}
+
+/// Bytes that the decoder would refuse show that it skips them.
+#[test]
+fn parts_that_are_not_kept_are_not_decoded_from_protobuf() {
+    const MALFORMED: &[u8] = &[0xff];
+    let fields = [
+        (PodParts::SECRET_NAMES, 2, 15),    // spec.imagePullSecrets
+        (PodParts::RESOURCES, 2, 32),       // spec.overhead
+        (PodParts::VOLUME_CLAIMS, 2, 1),    // spec.volumes
+        (PodParts::INLINE_VOLUMES, 2, 1),   // spec.volumes
+        (PodParts::RESOURCE_CLAIMS, 2, 39), // spec.resourceClaims
+        (PodParts::ENDPOINTS, 3, 12),       // status.podIPs
+        (PodParts::TOLERATIONS, 2, 22),     // spec.tolerations
+    ];
+    for (part, outer, inner) in fields {
+        let (mut field, mut bytes) =
+            (Vec::new(), write(&json!({"metadata": {"name": "p"}}), message::<Pod>()));
+        record(&mut field, inner, MALFORMED);
+        record(&mut bytes, outer, &field);
+        let read = |parts| Pod::read_parts(Encoded::Protobuf(&bytes), parts);
+        assert!(read(part).is_err() && read(PodParts::ALL).is_err(), "{part:?}");
+        assert!(read(PodParts::NONE).is_ok() && read(PodParts::POD_GROUP).is_ok(), "{part:?}");
+    }
+}
+
 /// Checks that JSON and protobuf decode to the same object.
 fn check<T: Object + PartialEq + std::fmt::Debug>(object: &Value, message: &'static Message) {
     let from_json: T = Encoded::Json(&object.to_string()).read().unwrap();
@@ -268,7 +338,7 @@ fn inline_volumes_are_equal_from_json_and_protobuf() {
         let pod = json!({"metadata": {"name": "p"}, "spec": {"volumes": [volume]}, "status": {}});
         check::<Pod>(&pod, message::<Pod>());
         let pod: Pod = from_slice(&write(&pod, message::<Pod>()), message::<Pod>()).unwrap();
-        assert_eq!(pod.spec.inline_volumes.len(), 1, "{field}");
+        assert_eq!(pod.spec.inline_volumes().len(), 1, "{field}");
     }
 }
 
@@ -334,7 +404,7 @@ fn kinds_of_dynamic_resource_allocation_decode_from_both_formats() {
             {"name": "other"}], "schedulingGroup": {"podGroupName": "g"}},
         "status": {"resourceClaimStatuses": [{"name": "two", "resourceClaimName": "x-two-1"}, {"name": "one"}],
             "extendedResourceClaimStatus": {"resourceClaimName": "x-extended"}}}));
-    assert_eq!((pod.spec.resource_claims.len(), pod.resource_claim_statuses().len()), (3, 2));
+    assert_eq!((pod.spec.resource_claims().len(), pod.resource_claim_statuses().len()), (3, 2));
     assert_eq!(pod.resource_claim_statuses()[1].resource_claim_name, None);
     assert_eq!(pod.extended_resource_claim().map(|name| &**name), Some("x-extended"));
     let claim = same_in_both_formats::<ResourceClaim>(json!({"metadata": meta,

@@ -48,7 +48,7 @@ pub fn reported_resources_changed(old: &Pod, new: &Pod) -> bool {
     if old.reported_resources().is_empty() && new.reported_resources().is_empty() {
         return false;
     }
-    let containers = old.spec.containers.iter().chain(&old.spec.init_containers);
+    let containers = old.spec.containers().iter().chain(old.spec.init_containers());
     let mut in_both = containers.filter_map(|one| Some((one, new.spec.container(&one.name)?)));
     in_both.any(|(before, after)| old.actual_resources(before) != new.actual_resources(after))
 }
@@ -57,13 +57,13 @@ pub fn reported_resources_changed(old: &Pod, new: &Pod) -> bool {
 /// `None` if all state them, or the pod as a whole states some.
 #[must_use]
 pub fn missing_resources<'a>(pod: &Pod, required: impl Iterator<Item = &'a str>) -> Option<String> {
-    let is_set_for_pod = pod.spec.pod_level_resources.as_ref().is_some_and(|resources| {
+    let is_set_for_pod = pod.spec.pod_level_resources().is_some_and(|resources| {
         resources.requests.names().chain(resources.limits.names()).any(|name| is_pod_level(name))
     });
     let mut missing = BTreeMap::<&str, BTreeSet<&str>>::new();
     for name in required.filter(|name| REQUIRED.contains(name) && !is_set_for_pod) {
-        for container in pod.spec.containers.iter().chain(&pod.spec.init_containers) {
-            if compute_usage(&container.requests, &container.limits).amount(name).is_none() {
+        for container in pod.spec.containers().iter().chain(pod.spec.init_containers()) {
+            if compute_usage(container.requests(), container.limits()).amount(name).is_none() {
                 missing.entry(name).or_default().insert(&container.name);
             }
         }
@@ -104,24 +104,24 @@ fn requests(pod: &Pod, options: PodUsageOptions) -> ResourceList {
     let (spec, is_infeasible) = (&*pod.spec, pod.is_resize_infeasible());
     let mut total = ResourceList::default();
     if !is_infeasible {
-        total = total_of_containers(spec, |container| Some(&container.requests));
+        total = total_of_containers(spec, |container| Some(container.requests()));
     }
     if is_infeasible || !pod.reported_resources().is_empty() {
-        let wanted = |container: &'_ Container| !is_infeasible && !container.requests.is_empty();
+        let wanted = |container: &'_ Container| !is_infeasible && !container.requests().is_empty();
         let allocated = |container: &Container| report_of(pod, container)?.allocated.as_ref();
         let actual = |container: &Container| report_of(pod, container)?.requests.as_ref();
         total.max_all(&total_of_containers(spec, |container| {
-            allocated(container).or(wanted(container).then_some(&container.requests))
+            allocated(container).or(wanted(container).then_some(container.requests()))
         }));
         total.max_all(&total_of_containers(spec, |container| {
             let reported = actual(container).or_else(|| allocated(container));
-            reported.or(wanted(container).then_some(&container.requests))
+            reported.or(wanted(container).then_some(container.requests()))
         }));
     }
-    if let Some(resources) = spec.pod_level_resources.as_ref().filter(|_| options.pod_level_resources) {
+    if let Some(resources) = spec.pod_level_resources().filter(|_| options.pod_level_resources) {
         replace_pod_level(&mut total, &resources.requests);
     }
-    total.add_all(&spec.overhead);
+    total.add_all(spec.overhead());
     total
 }
 
@@ -130,18 +130,18 @@ fn limits(pod: &Pod, options: PodUsageOptions) -> ResourceList {
     let (spec, is_infeasible) = (&*pod.spec, pod.is_resize_infeasible());
     let mut total = ResourceList::default();
     if !is_infeasible {
-        total = total_of_containers(spec, |container| Some(&container.limits));
+        total = total_of_containers(spec, |container| Some(container.limits()));
     }
     if is_infeasible || !pod.reported_resources().is_empty() {
         let actual = |container: &Container| report_of(pod, container)?.limits.as_ref();
         total.max_all(&total_of_containers(spec, |container| {
-            actual(container).or((!is_infeasible).then_some(&container.limits))
+            actual(container).or((!is_infeasible).then_some(container.limits()))
         }));
     }
-    if let Some(resources) = spec.pod_level_resources.as_ref().filter(|_| options.pod_level_resources) {
+    if let Some(resources) = spec.pod_level_resources().filter(|_| options.pod_level_resources) {
         replace_pod_level(&mut total, &resources.limits);
     }
-    for (name, amount) in spec.overhead.iter() {
+    for (name, amount) in spec.overhead().iter() {
         if total.amount(name).is_some_and(|limit| !limit.is_zero()) {
             total.add(name.clone(), *amount);
         }
@@ -171,9 +171,9 @@ pub fn total_of_containers<'a>(
     list: impl Fn(&'a Container) -> Option<&'a ResourceList>,
 ) -> ResourceList {
     let mut total = ResourceList::default();
-    spec.containers.iter().filter_map(&list).for_each(|one| total.add_all(one));
+    spec.containers().iter().filter_map(&list).for_each(|one| total.add_all(one));
     let (mut sidecars, mut initial) = (ResourceList::default(), ResourceList::default());
-    for container in &spec.init_containers {
+    for container in spec.init_containers() {
         let own = list(container);
         if container.is_sidecar {
             own.into_iter().for_each(|own| {

@@ -21,12 +21,12 @@ pub fn pod_matches_scope(
         "NotTerminating" => !is_terminating(pod),
         "BestEffort" => is_best_effort(pod, options),
         "NotBestEffort" => !is_best_effort(pod, options),
-        "PriorityClass" if scope.operator == "Exists" => !pod.spec.priority_class_name.is_empty(),
+        "PriorityClass" if scope.operator == "Exists" => !pod.spec.priority_class_name().is_empty(),
         "PriorityClass" => {
-            let class = &pod.spec.priority_class_name;
+            let class = pod.spec.priority_class_name();
             return matches_value(scope, Some(class).filter(|class| !class.is_empty()));
         }
-        "CrossNamespacePodAffinity" => pod.spec.has_cross_namespace_affinity,
+        "CrossNamespacePodAffinity" => pod.spec.has_cross_namespace_affinity(),
         _ => false,
     })
 }
@@ -65,12 +65,12 @@ fn matches_value(scope: &ScopeRequirement, value: Option<&InternedStr>) -> Resul
 /// Whether the run time of a pod is limited. It has nothing to do with its deletion.
 #[must_use]
 pub fn is_terminating(pod: &Pod) -> bool {
-    pod.spec.active_deadline_seconds.is_some_and(|seconds| seconds >= 0)
+    pod.spec.active_deadline_seconds().is_some_and(|seconds| seconds >= 0)
 }
 
 /// Whether no container has a request or limit of CPU or memory, or the status says so.
 fn is_best_effort(pod: &Pod, options: PodUsageOptions) -> bool {
-    match pod.qos_class {
+    match pod.qos_class() {
         QosClass::BestEffort => return true,
         QosClass::Other => return false,
         QosClass::Unset => {}
@@ -78,10 +78,10 @@ fn is_best_effort(pod: &Pod, options: PodUsageOptions) -> bool {
     let is_set = |list: &ResourceList| {
         ["cpu", "memory"].iter().any(|name| list.amount(name).is_some_and(Quantity::is_positive))
     };
-    let pod_level = pod.spec.pod_level_resources.as_ref().filter(|_| options.pod_level_resources);
+    let pod_level = pod.spec.pod_level_resources().filter(|_| options.pod_level_resources);
     if let Some(resources) = pod_level {
         return !is_set(&resources.requests) && !is_set(&resources.limits);
     }
-    let mut containers = pod.spec.containers.iter().chain(&pod.spec.init_containers);
-    !containers.any(|container| is_set(&container.requests) || is_set(&container.limits))
+    let mut containers = pod.spec.containers().iter().chain(pod.spec.init_containers());
+    !containers.any(|container| is_set(container.requests()) || is_set(container.limits()))
 }

@@ -101,10 +101,11 @@ impl Pod {
         self.is_terminal() || (self.is_terminating() && !self.terminating_with_running_containers())
     }
 
-    /// The names of the PVCs that its volumes use: those it names and those of its generic ephemeral volumes.
+    /// The names of the PVCs that its volumes use: those it names and those of its generic ephemeral volumes. Part
+    /// [`PodParts::VOLUME_CLAIMS`](super::PodParts::VOLUME_CLAIMS).
     pub fn used_claims(&self) -> impl Iterator<Item = ArcStr> {
         let named = self.persistent_volume_claims().map(|(_, claim)| claim.clone());
-        let ephemeral = self.spec.ephemeral_volumes.iter();
+        let ephemeral = self.spec.ephemeral_volumes().iter();
         named.chain(ephemeral.map(|volume| format!("{}-{volume}", self.meta.key.name).into()))
     }
 

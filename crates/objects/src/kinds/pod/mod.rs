@@ -1,12 +1,16 @@
 //! Pods, stored in few bytes because a cluster has many.
 //!
-//! A pod has three parts. The fields that come from its template are in a [`PodSpec`], which all pods of the template
+//! A pod is stored in three places. The fields that come from its template are in a [`PodSpec`], which all pods of the template
 //! share. The fields that every pod has are in [`Pod`]. The fields that few pods have (restarts, PVCs, some annotations,
 //! uncommon conditions) are behind one pointer and read by methods. The tests assert the resulting sizes.
+//!
+//! Fields that few controllers read belong to [`PodParts`], which are decoded and stored only if an enabled controller reads
+//! them.
 
 mod conditions;
 mod containers;
 mod inline_volumes;
+mod parts;
 mod rare;
 mod reported_resources;
 mod resources;
@@ -20,15 +24,16 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
-use crate::protobuf::Message;
+use crate::protobuf::{self, Message};
 use crate::{
-    Address, Addresses, ArcStr, ClaimStatus, Interned, InternedStr, Kind, Object, ObjectMeta, Resource, Time,
-    WireMeta,
+    Address, Addresses, ArcStr, ClaimStatus, DecodeError, Encoded, Interned, InternedStr, Kind, Object,
+    ObjectMeta, Resource, Time, WireMeta,
 };
 
 pub use conditions::{Availability, ConditionStatus};
 pub use containers::{ContainerStatus, Terminated};
 pub use inline_volumes::InlineVolume;
+pub use parts::PodParts;
 pub use reported_resources::{QosClass, ReportedResources};
 pub use resources::ResourceList;
 pub use spec::{Container, ContainerPort, PodSpec, ResourceRequirements};
@@ -48,12 +53,9 @@ pub struct Pod {
     pub node_name: InternedStr,
     /// `status.phase`.
     pub phase: PodPhase,
-    /// `status.qosClass`.
-    pub qos_class: QosClass,
-    /// Its addresses: `status.podIPs`, or `status.podIP` if there are none.
-    pub pod_ips: Addresses,
-    /// `status.startTime`.
-    pub start_time: Option<Time>,
+    qos_class: QosClass,
+    pod_ips: Addresses,
+    start_time: Option<Time>,
     conditions: CommonConditions,
     rare: Option<Box<RareFields>>,
 }
@@ -78,68 +80,28 @@ pub enum PodPhase {
     Other,
 }
 
-/// The fields that are read from protobuf.
-static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
-    Message::of(
-        &Pod::RESOURCE,
-        "
-        spec {
-            activeDeadlineSeconds hostNetwork hostname nodeName overhead priority priorityClassName resources { limits requests }
-            restartPolicy subdomain terminationGracePeriodSeconds tolerations
-            affinity {
-                nodeAffinity { requiredDuringSchedulingIgnoredDuringExecution }
-                podAffinity,podAntiAffinity {
-                    requiredDuringSchedulingIgnoredDuringExecution { namespaces namespaceSelector { } }
-                    preferredDuringSchedulingIgnoredDuringExecution { podAffinityTerm { namespaces namespaceSelector { } } }
-                }
-            }
-            containers,initContainers,ephemeralContainers {
-                name restartPolicy
-                env { valueFrom { secretKeyRef { name } } }
-                envFrom { secretRef { name } }
-                ports { name containerPort protocol }
-                resources { limits requests }
-            }
-            imagePullSecrets { name }
-            resourceClaims { name resourceClaimName resourceClaimTemplateName }
-            schedulingGroup { podGroupName }
-            volumes {
-                name
-                awsElasticBlockStore { volumeID fsType partition readOnly }
-                azureDisk { diskURI cachingMode fsType readOnly kind }
-                azureFile { secretName shareName readOnly }
-                cinder { volumeID fsType readOnly secretRef { name } }
-                csi { driver nodePublishSecretRef { name } }
-                ephemeral { }
-                fc { targetWWNs lun wwids }
-                flexVolume { driver secretRef { name } }
-                gcePersistentDisk { pdName fsType partition readOnly }
-                iscsi { targetPortal iqn lun secretRef { name } }
-                persistentVolumeClaim { claimName }
-                portworxVolume { volumeID fsType readOnly }
-                projected { sources { secret { name } } }
-                rbd,cephfs,scaleIO,storageos { secretRef { name } }
-                secret { secretName }
-                vsphereVolume { volumePath fsType storagePolicyName }
-            }
-        }
-        status {
-            phase podIP qosClass reason startTime
-            conditions { type status lastProbeTime lastTransitionTime reason message observedGeneration }
-            containerStatuses,initContainerStatuses,ephemeralContainerStatuses {
-                name restartCount allocatedResources resources { limits requests }
-                state { waiting { } terminated { exitCode finishedAt } }
-            }
-            extendedResourceClaimStatus { resourceClaimName }
-            podIPs { ip }
-            resourceClaimStatuses { name resourceClaimName }
-        }
-        ",
-    )
-});
+/// The fields of all parts, as they are read from protobuf.
+static MESSAGE: LazyLock<Message> =
+    LazyLock::new(|| Message::of_all(&Pod::RESOURCE, &PodParts::ALL.fields()));
 
 impl Object for Pod {
     const MESSAGE: Option<&'static LazyLock<Message>> = Some(&MESSAGE);
+
+    fn read_parts(object: Encoded<'_>, parts: PodParts) -> Result<Self, DecodeError> {
+        let wire: Wire = match object {
+            Encoded::Json(text) => serde_json::from_str(text).map_err(DecodeError::Json)?,
+            Encoded::Protobuf(bytes) => {
+                protobuf::from_slice(bytes, parts.message()).map_err(DecodeError::Protobuf)?
+            }
+        };
+        Ok(Self::new(wire, parts))
+    }
+
+    fn with_parts(&self, parts: PodParts) -> Option<Self> {
+        let spec = PodSpec::clone(&self.spec).keeping(parts);
+        let rare = self.rare.as_deref().cloned().and_then(|rare| rare.keeping(parts));
+        Some(Self { spec: Interned::new(spec), rare, ..self.clone() }.keeping_status(parts))
+    }
 
     fn meta(&self) -> &ObjectMeta {
         &self.meta
@@ -151,6 +113,27 @@ impl Kind for Pod {
 }
 
 impl Pod {
+    /// `status.qosClass`; part [`PodParts::RESOURCES`].
+    #[must_use]
+    pub fn qos_class(&self) -> QosClass {
+        self.spec.parts().require(PodParts::RESOURCES);
+        self.qos_class
+    }
+
+    /// `status.startTime`; part [`PodParts::RESOURCES`].
+    #[must_use]
+    pub fn start_time(&self) -> Option<Time> {
+        self.spec.parts().require(PodParts::RESOURCES);
+        self.start_time
+    }
+
+    /// Its addresses: `status.podIPs`, or `status.podIP` if there are none; part [`PodParts::ENDPOINTS`].
+    #[must_use]
+    pub fn pod_ips(&self) -> &Addresses {
+        self.spec.parts().require(PodParts::ENDPOINTS);
+        &self.pod_ips
+    }
+
     /// Whether its phase is `Succeeded` or `Failed`.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
@@ -260,7 +243,13 @@ struct WireIp {
 }
 
 impl From<Wire> for Pod {
-    fn from(mut wire: Wire) -> Self {
+    fn from(wire: Wire) -> Self {
+        Self::new(wire, PodParts::ALL)
+    }
+}
+
+impl Pod {
+    fn new(mut wire: Wire, parts: PodParts) -> Self {
         let (own, spec) = wire.spec.split();
         let mut status = wire.status;
         let resource_claims = status.take_claims();
@@ -302,14 +291,26 @@ impl From<Wire> for Pod {
         };
         Self {
             meta,
-            spec: Interned::new(spec),
+            spec: Interned::new(spec.keeping(parts)),
             node_name: own.node_name,
             phase: PodPhase::from(&*status.phase),
             qos_class: QosClass::from(&*status.qos_class),
             pod_ips: ips,
             start_time: status.start_time,
             conditions,
-            rare: (rare != RareFields::default()).then(|| Box::new(rare)),
+            rare: rare.keeping(parts),
         }
+        .keeping_status(parts)
+    }
+
+    /// Drops the fields of its status that belong to other parts, apart from the rare ones.
+    fn keeping_status(mut self, parts: PodParts) -> Self {
+        if !parts.contains(PodParts::RESOURCES) {
+            (self.qos_class, self.start_time) = (QosClass::default(), None);
+        }
+        if !parts.contains(PodParts::ENDPOINTS) {
+            self.pod_ips = Addresses::default();
+        }
+        self
     }
 }

@@ -4,10 +4,9 @@ use std::borrow::Cow;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::{ContainerStatus, ReportedResources};
+use super::{ContainerStatus, PodParts, ReportedResources};
 use crate::annotations::{
-    CONFIG_MIRROR, JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,
-    POD_DELETION_COST,
+    JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT, POD_DELETION_COST,
 };
 use crate::{ArcStr, ClaimStatus, Condition, InternedStr, Pod, Time};
 
@@ -30,6 +29,25 @@ pub(super) struct RareFields {
     )]
     pub(super) reported_resources: Option<Box<Vec<ReportedResources>>>,
     pub(super) terminating_with_running_containers: bool,
+}
+
+impl RareFields {
+    /// Drops the fields of all other parts; `None` if nothing is left.
+    pub(super) fn keeping(mut self, parts: PodParts) -> Option<Box<Self>> {
+        if !parts.contains(PodParts::ENDPOINTS) {
+            self.hostname = ArcStr::default();
+        }
+        if !parts.contains(PodParts::VOLUME_CLAIMS) {
+            self.claims = Box::default();
+        }
+        if !parts.contains(PodParts::RESOURCE_CLAIMS) {
+            self.resource_claims = None;
+        }
+        if !parts.contains(PodParts::RESOURCES) {
+            self.reported_resources = None;
+        }
+        (self != Self::default()).then(|| Box::new(self))
+    }
 }
 
 /// `deletionGracePeriodSeconds` in eight bytes.
@@ -64,13 +82,8 @@ pub(super) struct ClaimVolume {
 }
 
 /// The annotations that a controller reads; the parser skips all others.
-const READ: [&str; 5] = [
-    POD_DELETION_COST,
-    JOB_COMPLETION_INDEX,
-    JOB_INDEX_FAILURE_COUNT,
-    JOB_INDEX_IGNORED_FAILURE_COUNT,
-    CONFIG_MIRROR,
-];
+const READ: [&str; 4] =
+    [POD_DELETION_COST, JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT];
 
 /// The annotations of [`READ`] that a pod has.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,9 +113,10 @@ impl<'de> Deserialize<'de> for ReadAnnotations {
 }
 
 impl Pod {
-    /// `spec.hostname`.
+    /// `spec.hostname`; part [`PodParts::ENDPOINTS`].
     #[must_use]
     pub fn hostname(&self) -> &str {
+        self.spec.parts().require(PodParts::ENDPOINTS);
         self.rare.as_deref().map_or("", |rare| &rare.hostname)
     }
 
@@ -115,14 +129,16 @@ impl Pod {
             .or(affinity_node.filter(|name| !name.is_empty()))
     }
 
-    /// The name of the PVC that a volume mounts.
+    /// The name of the PVC that a volume mounts; part [`PodParts::VOLUME_CLAIMS`].
     #[must_use]
     pub fn pvc_of_volume(&self, volume: &str) -> Option<&ArcStr> {
+        self.spec.parts().require(PodParts::VOLUME_CLAIMS);
         self.rare.as_deref()?.claims.iter().find(|claim| claim.volume == volume).map(|claim| &claim.claim)
     }
 
-    /// The volumes that mount PVCs, with the names of the PVCs.
+    /// The volumes that mount PVCs, with the names of the PVCs; part [`PodParts::VOLUME_CLAIMS`].
     pub fn persistent_volume_claims(&self) -> impl Iterator<Item = (&InternedStr, &ArcStr)> {
+        self.spec.parts().require(PodParts::VOLUME_CLAIMS);
         let claims = self.rare.as_deref().map_or(&[][..], |rare| &rare.claims);
         claims.iter().map(|claim| (&claim.volume, &claim.claim))
     }
@@ -153,19 +169,21 @@ impl Pod {
         (seconds != i64::MIN).then_some(seconds)
     }
 
-    /// `status.resourceClaimStatuses`.
+    /// `status.resourceClaimStatuses`; part [`PodParts::RESOURCE_CLAIMS`].
     #[must_use]
     pub fn resource_claim_statuses(&self) -> &[ClaimStatus] {
         self.claim_statuses().map_or(&[], |claims| &claims.statuses)
     }
 
-    /// `status.extendedResourceClaimStatus.resourceClaimName`; `None` without `extendedResourceClaimStatus`.
+    /// `status.extendedResourceClaimStatus.resourceClaimName`; `None` without `extendedResourceClaimStatus`. Part
+    /// [`PodParts::RESOURCE_CLAIMS`].
     #[must_use]
     pub fn extended_resource_claim(&self) -> Option<&ArcStr> {
         self.claim_statuses()?.extended_resource_claim.as_ref()
     }
 
     fn claim_statuses(&self) -> Option<&PodClaimStatuses> {
+        self.spec.parts().require(PodParts::RESOURCE_CLAIMS);
         self.rare.as_deref()?.resource_claims.as_deref()
     }
 
@@ -204,12 +222,6 @@ impl Pod {
     #[must_use]
     pub fn index_ignored_failure_count(&self) -> Option<&str> {
         self.annotation(JOB_INDEX_IGNORED_FAILURE_COUNT)
-    }
-
-    /// Whether it is a mirror pod.
-    #[must_use]
-    pub fn is_mirror(&self) -> bool {
-        self.annotation(CONFIG_MIRROR).is_some()
     }
 
     fn annotation(&self, key: &str) -> Option<&str> {

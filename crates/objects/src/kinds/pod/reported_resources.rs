@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Container, PodSpec};
+use super::{Container, PodParts, PodSpec};
 use crate::{InternedStr, Pod, ResourceList};
 
 /// The resources that a container status reports.
@@ -73,9 +73,9 @@ pub(super) fn to_keep(
     };
     let is_informative = |report: &ReportedResources| {
         spec.container(&report.name).is_some_and(|container| {
-            differs(&report.allocated, &container.requests)
-                || differs(&report.requests, &container.requests)
-                || differs(&report.limits, &container.limits)
+            differs(&report.allocated, container.requests())
+                || differs(&report.requests, container.requests())
+                || differs(&report.limits, container.limits())
         })
     };
     let is_kept = is_resize_pending || reports.iter().any(is_informative);
@@ -84,28 +84,29 @@ pub(super) fn to_keep(
 }
 
 impl PodSpec {
-    /// The container or init container with this name.
+    /// The container or init container with this name; part [`PodParts::RESOURCES`].
     #[must_use]
     pub fn container(&self, name: &str) -> Option<&Container> {
-        self.containers.iter().chain(&self.init_containers).find(|container| container.name == name)
+        self.containers().iter().chain(self.init_containers()).find(|container| container.name == name)
     }
 }
 
 impl Pod {
     /// What container statuses report about resources. Empty if every container has what the spec requests and no
-    /// resize is pending.
+    /// resize is pending. Part [`PodParts::RESOURCES`].
     #[must_use]
     pub fn reported_resources(&self) -> &[ReportedResources] {
+        self.spec.parts().require(PodParts::RESOURCES);
         self.rare.as_deref().and_then(|rare| rare.reported_resources.as_deref()).map_or(&[], Vec::as_slice)
     }
 
-    /// The requests and limits that a container status reports, or those of the spec.
+    /// The requests and limits that a container status reports, or those of the spec; part [`PodParts::RESOURCES`].
     #[must_use]
     pub fn actual_resources<'a>(&'a self, container: &'a Container) -> (&'a ResourceList, &'a ResourceList) {
         let report = self.reported_resources().iter().find(|report| report.name == container.name);
         let requests = report.and_then(|report| report.requests.as_ref());
         let limits = report.and_then(|report| report.limits.as_ref());
-        (requests.unwrap_or(&container.requests), limits.unwrap_or(&container.limits))
+        (requests.unwrap_or(container.requests()), limits.unwrap_or(container.limits()))
     }
 
     /// Whether the last resize was found to be infeasible. The status of the condition does not matter.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::PodParts;
 use super::inline_volumes::{InlineVolume, WireInlineSource};
 use super::resources::{InitRequests, ResourceList, pod_level_requests};
 use super::secrets::{
@@ -16,49 +17,192 @@ use crate::{ArcStr, ClaimEntry, InternedStr, PersistentVolumeSource, Toleration}
 
 /// The fields of a pod spec that come from the template and that a controller reads. A field that differs between pods
 /// of one template must not be here, because then they could not share the allocation.
+///
+/// Each field is in one of the [`PodParts`]; a method panics if its part is not kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodSpec {
-    /// Its containers.
-    pub containers: Box<[Container]>,
-    /// Sidecars: init containers with `restartPolicy: Always`.
-    pub sidecars: Box<[Container]>,
-    /// All init containers, in order, sidecars included.
-    pub init_containers: Box<[Container]>,
-    /// `Always`, `OnFailure` or `Never`.
-    pub restart_policy: InternedStr,
-    /// `tolerations`.
-    pub tolerations: Box<[Toleration]>,
-    /// `subdomain`.
-    pub subdomain: InternedStr,
-    /// `hostNetwork`.
-    pub host_network: bool,
-    /// `terminationGracePeriodSeconds`.
-    pub termination_grace_period_seconds: Option<i64>,
-    /// `priority`.
-    pub priority: Option<i32>,
-    /// The Secrets that containers, volumes and `imagePullSecrets` refer to, sorted.
-    pub secret_names: Box<[InternedStr]>,
-    /// `resourceClaims`.
-    pub resource_claims: Box<[ClaimEntry]>,
-    /// `schedulingGroup.podGroupName`; empty if the pod is in no PodGroup.
-    pub pod_group_name: InternedStr,
-    /// The names of the generic ephemeral volumes, in order.
-    pub ephemeral_volumes: Box<[InternedStr]>,
-    /// The inline volumes of plugins that attach volumes, or that did before their migration to CSI, in order.
-    pub inline_volumes: Box<[InlineVolume]>,
-    /// The requests of the whole pod, if `resources` sets some of them; see `PodRequests` of component-helpers.
-    pub pod_level_requests: Option<ResourceList>,
-    /// `resources`, those of the pod as a whole; `None` if it is not set.
-    pub pod_level_resources: Option<ResourceRequirements>,
-    /// `overhead`.
-    pub overhead: ResourceList,
-    /// `activeDeadlineSeconds`.
-    pub active_deadline_seconds: Option<i64>,
-    /// `priorityClassName`.
-    pub priority_class_name: InternedStr,
-    /// Whether a term of the pod affinity or anti-affinity has namespaces or a namespace selector.
-    pub has_cross_namespace_affinity: bool,
+    parts: PodParts,
+    has_cross_namespace_affinity: bool,
+    containers: Box<[Container]>,
+    pub(super) sidecars: Box<[Container]>,
+    init_containers: Box<[Container]>,
+    tolerations: Box<[Toleration]>,
+    subdomain: InternedStr,
+    secret_names: Box<[InternedStr]>,
+    resource_claims: Box<[ClaimEntry]>,
+    pod_group_name: InternedStr,
+    ephemeral_volumes: Box<[InternedStr]>,
+    inline_volumes: Box<[InlineVolume]>,
+    pod_level_requests: Option<ResourceList>,
+    pod_level_resources: Option<ResourceRequirements>,
+    overhead: ResourceList,
+    active_deadline_seconds: Option<i64>,
+    priority_class_name: InternedStr,
 }
+
+impl PodSpec {
+    /// The parts of the pod that are kept.
+    #[must_use]
+    pub fn parts(&self) -> PodParts {
+        self.parts
+    }
+
+    /// Drops the fields of all other parts.
+    pub(super) fn keeping(self, parts: PodParts) -> Self {
+        if parts.contains(self.parts) {
+            return self;
+        }
+        let (parts, all) = (self.parts.intersection(parts), self);
+        let mut kept = Self { parts, ..Self::default() };
+        let lists = [all.containers, all.sidecars, all.init_containers];
+        let [containers, sidecars, init_containers] =
+            lists.map(|list| list.into_iter().map(|container| container.keeping(parts)).collect());
+        if parts.intersects(WITH_CONTAINERS) {
+            (kept.containers, kept.sidecars) = (containers, sidecars);
+        }
+        if parts.contains(PodParts::RESOURCES) {
+            kept.init_containers = init_containers;
+            kept.pod_level_requests = all.pod_level_requests;
+            kept.pod_level_resources = all.pod_level_resources;
+            kept.overhead = all.overhead;
+            kept.active_deadline_seconds = all.active_deadline_seconds;
+            kept.priority_class_name = all.priority_class_name;
+            kept.has_cross_namespace_affinity = all.has_cross_namespace_affinity;
+        }
+        if parts.contains(PodParts::SECRET_NAMES) {
+            kept.secret_names = all.secret_names;
+        }
+        if parts.contains(PodParts::INLINE_VOLUMES) {
+            kept.inline_volumes = all.inline_volumes;
+        }
+        if parts.contains(PodParts::VOLUME_CLAIMS) {
+            kept.ephemeral_volumes = all.ephemeral_volumes;
+        }
+        if parts.contains(PodParts::RESOURCE_CLAIMS) {
+            kept.resource_claims = all.resource_claims;
+        }
+        if parts.contains(PodParts::POD_GROUP) {
+            kept.pod_group_name = all.pod_group_name;
+        }
+        if parts.contains(PodParts::ENDPOINTS) {
+            kept.subdomain = all.subdomain;
+        }
+        if parts.contains(PodParts::TOLERATIONS) {
+            kept.tolerations = all.tolerations;
+        }
+        kept
+    }
+
+    /// The spec, if a part is kept.
+    fn kept(&self, part: PodParts) -> &Self {
+        self.parts.require(part);
+        self
+    }
+
+    /// Its containers; part [`PodParts::RESOURCES`] or [`PodParts::ENDPOINTS`].
+    #[must_use]
+    pub fn containers(&self) -> &[Container] {
+        self.parts.require_any(WITH_CONTAINERS);
+        &self.containers
+    }
+
+    /// Sidecars: init containers with `restartPolicy: Always`; part [`PodParts::RESOURCES`] or [`PodParts::ENDPOINTS`].
+    #[must_use]
+    pub fn sidecars(&self) -> &[Container] {
+        self.parts.require_any(WITH_CONTAINERS);
+        &self.sidecars
+    }
+
+    /// All init containers, in order, sidecars included; part [`PodParts::RESOURCES`].
+    #[must_use]
+    pub fn init_containers(&self) -> &[Container] {
+        &self.kept(PodParts::RESOURCES).init_containers
+    }
+
+    /// `tolerations`; part [`PodParts::TOLERATIONS`].
+    #[must_use]
+    pub fn tolerations(&self) -> &[Toleration] {
+        &self.kept(PodParts::TOLERATIONS).tolerations
+    }
+
+    /// `subdomain`; part [`PodParts::ENDPOINTS`].
+    #[must_use]
+    pub fn subdomain(&self) -> &InternedStr {
+        &self.kept(PodParts::ENDPOINTS).subdomain
+    }
+
+    /// The Secrets that containers, volumes and `imagePullSecrets` refer to, sorted; part [`PodParts::SECRET_NAMES`].
+    #[must_use]
+    pub fn secret_names(&self) -> &[InternedStr] {
+        &self.kept(PodParts::SECRET_NAMES).secret_names
+    }
+
+    /// `resourceClaims`; part [`PodParts::RESOURCE_CLAIMS`].
+    #[must_use]
+    pub fn resource_claims(&self) -> &[ClaimEntry] {
+        &self.kept(PodParts::RESOURCE_CLAIMS).resource_claims
+    }
+
+    /// `schedulingGroup.podGroupName`, empty if the pod is in no PodGroup; part [`PodParts::POD_GROUP`].
+    #[must_use]
+    pub fn pod_group_name(&self) -> &InternedStr {
+        &self.kept(PodParts::POD_GROUP).pod_group_name
+    }
+
+    /// The names of the generic ephemeral volumes, in order; part [`PodParts::VOLUME_CLAIMS`].
+    #[must_use]
+    pub fn ephemeral_volumes(&self) -> &[InternedStr] {
+        &self.kept(PodParts::VOLUME_CLAIMS).ephemeral_volumes
+    }
+
+    /// The inline volumes of plugins that attach volumes, or that did before their migration to CSI, in order; part
+    /// [`PodParts::INLINE_VOLUMES`].
+    #[must_use]
+    pub fn inline_volumes(&self) -> &[InlineVolume] {
+        &self.kept(PodParts::INLINE_VOLUMES).inline_volumes
+    }
+
+    /// The requests of the whole pod, if `resources` sets some of them, as `PodRequests` of component-helpers
+    /// computes them; part [`PodParts::RESOURCES`].
+    #[must_use]
+    pub fn pod_level_requests(&self) -> Option<&ResourceList> {
+        self.kept(PodParts::RESOURCES).pod_level_requests.as_ref()
+    }
+
+    /// `resources`, those of the pod as a whole; part [`PodParts::RESOURCES`].
+    #[must_use]
+    pub fn pod_level_resources(&self) -> Option<&ResourceRequirements> {
+        self.kept(PodParts::RESOURCES).pod_level_resources.as_ref()
+    }
+
+    /// `overhead`; part [`PodParts::RESOURCES`].
+    #[must_use]
+    pub fn overhead(&self) -> &ResourceList {
+        &self.kept(PodParts::RESOURCES).overhead
+    }
+
+    /// `activeDeadlineSeconds`; part [`PodParts::RESOURCES`].
+    #[must_use]
+    pub fn active_deadline_seconds(&self) -> Option<i64> {
+        self.kept(PodParts::RESOURCES).active_deadline_seconds
+    }
+
+    /// `priorityClassName`; part [`PodParts::RESOURCES`].
+    #[must_use]
+    pub fn priority_class_name(&self) -> &InternedStr {
+        &self.kept(PodParts::RESOURCES).priority_class_name
+    }
+
+    /// Whether a term of the pod affinity or anti-affinity has namespaces or a namespace selector; part
+    /// [`PodParts::RESOURCES`].
+    #[must_use]
+    pub fn has_cross_namespace_affinity(&self) -> bool {
+        self.kept(PodParts::RESOURCES).has_cross_namespace_affinity
+    }
+}
+
+/// The parts for which containers are kept.
+const WITH_CONTAINERS: PodParts = PodParts::RESOURCES.and(PodParts::ENDPOINTS);
 
 /// Requests and limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -75,14 +219,48 @@ pub struct ResourceRequirements {
 pub struct Container {
     /// Its name.
     pub name: InternedStr,
-    /// The ports it declares.
-    pub ports: Box<[ContainerPort]>,
-    /// `resources.requests`.
-    pub requests: ResourceList,
-    /// `resources.limits`.
-    pub limits: ResourceList,
     /// Whether it is a sidecar.
     pub is_sidecar: bool,
+    parts: PodParts,
+    ports: Box<[ContainerPort]>,
+    requests: ResourceList,
+    limits: ResourceList,
+}
+
+impl Container {
+    /// Drops the fields of all other parts.
+    fn keeping(mut self, parts: PodParts) -> Self {
+        if !parts.contains(PodParts::RESOURCES) {
+            (self.requests, self.limits) = (ResourceList::default(), ResourceList::default());
+        }
+        if !parts.contains(PodParts::ENDPOINTS) {
+            self.ports = Box::default();
+        }
+        Self { parts: self.parts.intersection(parts), ..self }
+    }
+
+    fn kept(&self, part: PodParts) -> &Self {
+        self.parts.require(part);
+        self
+    }
+
+    /// The ports it declares; part [`PodParts::ENDPOINTS`].
+    #[must_use]
+    pub fn ports(&self) -> &[ContainerPort] {
+        &self.kept(PodParts::ENDPOINTS).ports
+    }
+
+    /// `resources.requests`; part [`PodParts::RESOURCES`].
+    #[must_use]
+    pub fn requests(&self) -> &ResourceList {
+        &self.kept(PodParts::RESOURCES).requests
+    }
+
+    /// `resources.limits`; part [`PodParts::RESOURCES`].
+    #[must_use]
+    pub fn limits(&self) -> &ResourceList {
+        &self.kept(PodParts::RESOURCES).limits
+    }
 }
 
 /// A port that a container declares.
@@ -122,14 +300,9 @@ pub(super) struct WireSpec {
     ephemeral_containers: Box<[WireContainer]>,
     #[serde(deserialize_with = "null_is_empty")]
     image_pull_secrets: Box<[SecretReference]>,
-    restart_policy: InternedStr,
     #[serde(deserialize_with = "null_is_empty")]
     tolerations: Box<[Toleration]>,
     subdomain: InternedStr,
-    #[serde(deserialize_with = "null_is_default")]
-    host_network: bool,
-    termination_grace_period_seconds: Option<i64>,
-    priority: Option<i32>,
     resources: Option<ResourceRequirements>,
     overhead: ResourceList,
     active_deadline_seconds: Option<i64>,
@@ -202,7 +375,7 @@ struct WireClaim {
 }
 
 impl WireSpec {
-    /// Separates the fields of the pod from those of its template.
+    /// Separates the fields of the pod from those of its template, with all parts.
     pub(super) fn split(self) -> (Own, PodSpec) {
         let secret_names = self.secret_names();
         let ephemeral = self.volumes.iter().filter(|volume| volume.ephemeral.is_some());
@@ -226,15 +399,12 @@ impl WireSpec {
         };
         let init_containers: Box<[Container]> = self.init_containers.into_iter().map(init).collect();
         let spec = PodSpec {
+            parts: PodParts::ALL,
             containers: self.containers.into_iter().map(WireContainer::into_container).collect(),
             sidecars: init_containers.iter().filter(|container| container.is_sidecar).cloned().collect(),
             init_containers,
-            restart_policy: self.restart_policy,
             tolerations: self.tolerations,
             subdomain: self.subdomain,
-            host_network: self.host_network,
-            termination_grace_period_seconds: self.termination_grace_period_seconds,
-            priority: self.priority,
             secret_names,
             resource_claims: self.resource_claims,
             pod_group_name: self.scheduling_group.pod_group_name,
@@ -319,7 +489,8 @@ impl WireVolume {
 impl WireContainer {
     fn into_container(self) -> Container {
         let ResourceRequirements { requests, limits } = self.resources;
-        Container { name: self.name, ports: self.ports, requests, limits, is_sidecar: false }
+        let Self { name, ports, .. } = self;
+        Container { name, is_sidecar: false, parts: PodParts::ALL, ports, requests, limits }
     }
 }
 

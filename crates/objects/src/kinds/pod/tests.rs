@@ -63,11 +63,11 @@ fn a_running_pod_is_decoded() {
     let pod = pod(running(7));
     assert!(pod.is_active() && pod.is_ready() && !pod.is_terminal() && !pod.is_terminating());
     assert_eq!((pod.phase.as_str(), pod.node_name.as_str()), ("Running", "node-7"));
-    assert_eq!(pod.pod_ips[0].to_string(), "10.0.0.7");
-    assert_eq!(pod.spec.containers[0].ports[0].container_port, 8080);
-    assert_eq!(pod.spec.sidecars[0].ports[0].protocol, "TCP");
-    assert_eq!(pod.spec.tolerations[0].toleration_seconds, Some(300));
-    assert_eq!(pod.start_time, Some(at(1)));
+    assert_eq!(pod.pod_ips()[0].to_string(), "10.0.0.7");
+    assert_eq!(pod.spec.containers()[0].ports()[0].container_port, 8080);
+    assert_eq!(pod.spec.sidecars()[0].ports()[0].protocol, "TCP");
+    assert_eq!(pod.spec.tolerations()[0].toleration_seconds, Some(300));
+    assert_eq!(pod.start_time(), Some(at(1)));
     assert_eq!(pod.condition("PodScheduled"), Some(ConditionStatus::True));
     assert_eq!(pod.condition("DisruptionTarget"), None);
     assert_eq!(pod.meta.controller_ref().map(|owner| owner.kind.as_str()), Some("ReplicaSet"));
@@ -85,6 +85,108 @@ fn a_common_pod_is_small_and_shares_its_template_fields() {
     assert!(std::ptr::eq(one.meta.owner_references.as_ptr(), two.meta.owner_references.as_ptr()));
     assert_eq!(one.meta.labels, two.meta.labels);
     assert!(one.rare.is_none());
+}
+
+/// A pod with fields of all parts, and the parts of it that are kept.
+fn claiming(n: usize, parts: PodParts) -> Pod {
+    let mut json = running(n);
+    let spec = &mut json["spec"];
+    spec["containers"][0]["resources"] =
+        serde_json::json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}});
+    spec["containers"][0]["envFrom"] = serde_json::json!([{"secretRef": {"name": "key"}}]);
+    spec["volumes"] = serde_json::json!([
+        {"name": "data", "persistentVolumeClaim": {"claimName": format!("data-{n}")}}, {"name": "tmp", "ephemeral": {}}]);
+    spec["resourceClaims"] = serde_json::json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]);
+    json["status"]["resourceClaimStatuses"] =
+        serde_json::json!([{"name": "gpu", "resourceClaimName": format!("gpu-{n}")}]);
+    Pod::read_parts(Encoded::Json(&json.to_string()), parts).unwrap()
+}
+
+#[test]
+fn pods_of_a_template_share_their_spec_also_with_parts_left_out() {
+    for parts in [PodParts::NONE, PodParts::VOLUME_CLAIMS, PodParts::ALL] {
+        let (one, two) = (claiming(1, parts), claiming(2, parts));
+        assert!(std::ptr::eq(&*one.spec, &*two.spec), "{parts:?}");
+        assert_eq!(one.rare.is_some(), parts != PodParts::NONE, "{parts:?}");
+    }
+    let (none, all) = (claiming(1, PodParts::NONE), claiming(1, PodParts::ALL));
+    assert_eq!(*none.spec, PodSpec::default().keeping(PodParts::NONE), "nothing of the template is stored");
+    assert!(none.is_ready() && none.node_name == all.node_name && none.max_restarts() == all.max_restarts());
+}
+
+type Read = fn(&Pod) -> String;
+
+fn text(value: impl std::fmt::Debug) -> String {
+    format!("{value:?}")
+}
+
+/// What reads the fields of each part.
+const READS: [(PodParts, &[Read]); 8] = [
+    (PodParts::SECRET_NAMES, &[|pod| text(pod.spec.secret_names())]),
+    (
+        PodParts::RESOURCES,
+        &[
+            |pod| text(pod.spec.containers()[0].requests()),
+            |pod| text(pod.spec.containers()[0].limits()),
+            |pod| text(pod.spec.init_containers()),
+            |pod| text(pod.spec.container("web")),
+            |pod| text(pod.spec.overhead()),
+            |pod| text(pod.spec.pod_level_requests()),
+            |pod| text(pod.spec.pod_level_resources()),
+            |pod| text(pod.spec.active_deadline_seconds()),
+            |pod| text(pod.spec.priority_class_name()),
+            |pod| text(pod.spec.has_cross_namespace_affinity()),
+            |pod| text(pod.reported_resources()),
+            |pod| text(pod.qos_class()),
+            |pod| text(pod.start_time()),
+        ],
+    ),
+    (PodParts::INLINE_VOLUMES, &[|pod| text(pod.spec.inline_volumes())]),
+    (
+        PodParts::VOLUME_CLAIMS,
+        &[
+            |pod| text(pod.used_claims().count()),
+            |pod| text(pod.pvc_of_volume("data")),
+            |pod| text(pod.persistent_volume_claims().count()),
+            |pod| text(pod.spec.ephemeral_volumes()),
+        ],
+    ),
+    (
+        PodParts::RESOURCE_CLAIMS,
+        &[
+            |pod| text(pod.spec.resource_claims()),
+            |pod| text(pod.resource_claim_statuses()),
+            |pod| text(pod.extended_resource_claim()),
+        ],
+    ),
+    (PodParts::POD_GROUP, &[|pod| text(pod.spec.pod_group_name())]),
+    (
+        PodParts::ENDPOINTS,
+        &[
+            |pod| text(pod.pod_ips()),
+            |pod| text(pod.hostname()),
+            |pod| text(pod.spec.subdomain()),
+            |pod| text(pod.spec.containers()[0].ports()),
+            |pod| text(pod.spec.sidecars()[0].ports()),
+        ],
+    ),
+    (PodParts::TOLERATIONS, &[|pod| text(pod.spec.tolerations())]),
+];
+
+#[test]
+fn reading_a_part_that_is_not_kept_panics() {
+    let panics = |read: &Read, kept: PodParts| {
+        let pod = claiming(1, kept);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| read(&pod))).is_err()
+    };
+    for (part, of_part) in READS {
+        let others = READS.iter().filter(|(other, _)| *other != part);
+        let others = others.fold(PodParts::NONE, |others, (other, _)| others.and(*other));
+        for (number, read) in of_part.iter().enumerate() {
+            assert!(!panics(read, part), "{part:?} {number}");
+            assert!(panics(read, others), "{part:?} {number}");
+        }
+    }
 }
 
 #[test]
@@ -171,8 +273,8 @@ fn a_pod_with_missing_or_unknown_fields_is_decoded() {
     let bare =
         pod(serde_json::json!({"metadata": {"name": "a"}, "spec": null, "status": {"podIP": "10.0.0.1",
         "podIPs": null, "conditions": null, "containerStatuses": null, "phase": "Dreaming"}}));
-    assert_eq!((bare.phase, bare.pod_ips.len()), (PodPhase::Other, 1));
-    assert!(bare.spec.containers.is_empty() && !bare.is_ready() && bare.target_node().is_none());
+    assert_eq!((bare.phase, bare.pod_ips().len()), (PodPhase::Other, 1));
+    assert!(bare.spec.containers().is_empty() && !bare.is_ready() && bare.target_node().is_none());
     assert_eq!(pod(serde_json::json!({"metadata": {"name": "a"}})).phase, PodPhase::Unset);
 }
 
@@ -244,13 +346,13 @@ fn secrets_of_all_volume_kinds_are_found() {
     for (kind, source) in volumes {
         let volume = serde_json::json!({"name": "v", kind: source});
         let pod = pod(serde_json::json!({"metadata": {"name": "p"}, "spec": {"volumes": [volume]}}));
-        assert_eq!(*pod.spec.secret_names, [InternedStr::from(kind)], "{kind}");
+        assert_eq!(pod.spec.secret_names(), [InternedStr::from(kind)], "{kind}");
     }
     let others = serde_json::json!([
         {"name": "v", "configMap": {"name": "x"}}, {"name": "c", "persistentVolumeClaim": {"claimName": "x"}},
         {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}, {"name": "r", "rbd": {"pool": "x"}}]);
     let pod = pod(serde_json::json!({"metadata": {"name": "p"}, "spec": {"volumes": others}}));
-    assert!(pod.spec.secret_names.is_empty());
+    assert!(pod.spec.secret_names().is_empty());
 }
 
 /// Proves LSTC-19.
@@ -267,7 +369,7 @@ fn secrets_of_all_containers_and_pull_secrets_are_found() {
         "containers": [container("main")], "initContainers": [container("init")],
         "ephemeralContainers": [container("debug")],
         "imagePullSecrets": [{"name": "registry"}, {"name": ""}, {}]}}));
-    let names: Vec<_> = pod.spec.secret_names.iter().map(InternedStr::as_str).collect();
+    let names: Vec<_> = pod.spec.secret_names().iter().map(InternedStr::as_str).collect();
     let wanted = ["debug-env", "debug-from", "init-env", "init-from", "main-env", "main-from", "registry"];
     assert_eq!(names, wanted);
 }
