@@ -22,4 +22,4 @@ pub use connect::{
 pub use credentials::{ClientFactory, ClientOptions};
 pub use discovery::{ApiResource, DiscoveredResources, RestMapper, Subresource, discover};
 pub use layers::{ObservedRequest, RateLimit, RequestObserver};
-pub use reflector::{Decode, Delta, ListPage, ListWatch, Reflector, ReflectorObserver};
+pub use reflector::{Delta, ListPage, ListWatch, Reflector, ReflectorObserver};

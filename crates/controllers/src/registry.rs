@@ -173,6 +173,8 @@ pub fn enabled_controllers(
 
 #[cfg(test)]
 mod tests {
+    use keleustes_objects::PodParts;
+
     use super::*;
 
     #[test]
@@ -190,6 +192,34 @@ mod tests {
             }
         }
         assert_eq!(uncovered, [""; 0], "these reads would go unnoticed when the object changes");
+    }
+
+    /// The cache of pods keeps a part only if one of these controllers is enabled.
+    #[test]
+    fn parts_of_pods_are_declared_by_few_controllers() {
+        let declared = all_controllers(&ControllersOptions::default()).into_iter().filter_map(|controller| {
+            let kinds = controller.loops.iter().flat_map(|a_loop| &a_loop.reads);
+            let parts = kinds.fold(PodParts::NONE, |parts, kind| parts.and(kind.pod_parts()));
+            (parts != PodParts::NONE).then(|| format!("{} {parts:?}", controller.name))
+        });
+        assert_eq!(
+            declared.collect::<Vec<_>>(),
+            [
+                "endpoints-controller ENDPOINTS",
+                "endpointslice-controller ENDPOINTS",
+                "resourcequota-controller RESOURCES|RESOURCE_CLAIMS",
+                "horizontal-pod-autoscaler-controller RESOURCES",
+                "statefulset-controller VOLUME_CLAIMS",
+                "taint-eviction-controller TOLERATIONS",
+                "device-taint-eviction-controller RESOURCE_CLAIMS",
+                "persistentvolume-binder-controller VOLUME_CLAIMS",
+                "persistentvolume-attach-detach-controller INLINE_VOLUMES|VOLUME_CLAIMS",
+                "persistentvolumeclaim-protection-controller VOLUME_CLAIMS",
+                "ephemeral-volume-controller VOLUME_CLAIMS",
+                "resourceclaim-controller RESOURCE_CLAIMS|POD_GROUP",
+                "legacy-serviceaccount-token-cleaner-controller SECRET_NAMES",
+            ]
+        );
     }
 
     /// Proves EVT-60, EVT-61.

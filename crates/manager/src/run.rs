@@ -70,9 +70,10 @@ pub(crate) async fn run_until_stopped(
     // time, such as generating the key of the serving certificate.
     locks.read_leases().await;
     // The version of ClusterTrustBundles is discovered by the leader.
-    for controller in team.members.iter().filter(|controller| controller.name != publisher::NAME) {
-        loops::prepare(controller, &house.caches);
-    }
+    loops::prepare(
+        team.members.iter().filter(|controller| controller.name != publisher::NAME),
+        &house.caches,
+    );
 
     let gate = gate(&house, options, &team, &locks);
     let (health, readiness) = (HealthChecks::new(), HealthChecks::new());

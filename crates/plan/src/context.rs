@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use keleustes_objects::{
     ApiError, ArcStr, DiscoveredResources, ErrorReason, InternedStr, Key, Kind, Object, PartialObjectMeta,
-    Resource, ResourceVersion, Time, TypeMeta, Uid,
+    PodParts, Resource, ResourceVersion, Time, TypeMeta, Uid,
 };
 
 use crate::{
@@ -88,9 +88,11 @@ pub struct ListRequest {
 }
 
 impl ListRequest {
-    /// Lists all objects of a kind in one namespace, or in all namespaces if it is empty.
+    /// Lists all objects of a kind in one namespace, or in all namespaces if it is empty. Unlike cached pods, live ones
+    /// have all parts.
     #[must_use]
     pub fn new(kind: KindEntry, namespace: &str) -> Self {
+        let kind = kind.keeping(PodParts::ALL);
         let (label_selector, field_selector) = (String::new(), String::new());
         Self { kind, namespace: namespace.into(), limit: None, label_selector, field_selector }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Kind, Resource};
+use keleustes_objects::{Kind, Pod, PodParts, Resource};
 
 use crate::reconciler::{SingleDecision, TypedReconciler};
 use crate::{
@@ -370,6 +370,18 @@ impl Loop {
             self.reads.push(entry);
         }
         self
+    }
+
+    /// Reads pods with these parts. A read of any other part panics in a rehearsal, and in a process in which no enabled
+    /// controller declares the part.
+    #[must_use]
+    pub fn reads_pod_parts(self, parts: PodParts) -> Self {
+        let mut declared = self.reads::<Pod>();
+        let pods = KindEntry::of::<Pod>();
+        for entry in declared.reads.iter_mut().filter(|entry| **entry == pods) {
+            *entry = entry.clone().keeping(parts);
+        }
+        declared
     }
 
     /// Reads a kind without waiting for its cache at start. The reconcile reads it with [`View::store_if_synced`] and

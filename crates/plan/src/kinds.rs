@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use keleustes_objects::{
-    DecodeError, Encoded, Key, Kind, Object, ObjectMeta, PartialObjectMeta, Projection, Resource,
+    Decoder, Key, Kind, Object, ObjectMeta, PartialObjectMeta, PodParts, Projection, Resource,
     ResourceVersion,
 };
 
@@ -185,9 +185,6 @@ impl<T: Object> AnyStore for Store<T> {
     }
 }
 
-/// Decodes one object of a kind.
-pub type Decode = fn(Encoded<'_>) -> Result<Arc<dyn AnyObject>, DecodeError>;
-
 /// A kind with its Rust type erased: its resource, its decoder and the constructor of its store.
 #[derive(Clone)]
 pub struct KindEntry {
@@ -195,7 +192,7 @@ pub struct KindEntry {
     resource: Resource,
     projection: Projection,
     supports_protobuf: bool,
-    decode: Decode,
+    decoder: Decoder<Arc<dyn AnyObject>>,
     store: fn() -> Box<dyn AnyStore>,
 }
 
@@ -218,7 +215,10 @@ impl KindEntry {
             resource,
             projection,
             supports_protobuf: T::SUPPORTS_PROTOBUF,
-            decode: |object| Ok(Arc::new(object.read::<T>()?)),
+            decoder: Decoder::new(
+                |object, parts| Ok(Arc::new(T::read_parts(object, parts)?)),
+                PodParts::NONE,
+            ),
             store: || Box::new(Store::<T>::default()),
         }
     }
@@ -235,10 +235,23 @@ impl KindEntry {
         &self.projection
     }
 
-    /// Decodes one object.
+    /// Decodes objects.
     #[must_use]
-    pub fn decode(&self) -> Decode {
-        self.decode
+    pub fn decoder(&self) -> Decoder<Arc<dyn AnyObject>> {
+        self.decoder
+    }
+
+    /// The parts of pods that are decoded; none unless [`KindEntry::keeping`] adds some.
+    #[must_use]
+    pub fn pod_parts(&self) -> PodParts {
+        self.decoder.pod_parts()
+    }
+
+    /// The same entry, which decodes these parts of pods as well.
+    #[must_use]
+    pub fn keeping(mut self, parts: PodParts) -> Self {
+        self.decoder = self.decoder.keeping(self.pod_parts().and(parts));
+        self
     }
 
     /// Whether the decoder reads protobuf.
@@ -254,7 +267,8 @@ impl KindEntry {
     }
 }
 
-/// Entries are equal if they hold the same resource in the same Rust type.
+/// Entries are equal if they hold the same resource in the same Rust type. The parts that they decode do not matter, because
+/// all loops share one cache.
 impl PartialEq for KindEntry {
     fn eq(&self, other: &Self) -> bool {
         (self.type_id, &self.resource) == (other.type_id, &other.resource)

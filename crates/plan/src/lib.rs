@@ -35,7 +35,7 @@ pub use controller::{
 pub use effects::{Effects, EnqueueTiming, EnqueuedItem};
 pub use event::{EventType, InvolvedObject, PlannedEvent};
 pub use item::{Item, LoopItem, ObjectOr, Pass, QueueItem};
-pub use kinds::{AnyChange, AnyObject, AnyStore, Decode, KindEntry};
+pub use kinds::{AnyChange, AnyObject, AnyStore, KindEntry};
 pub use memory::{Memory, ScratchMemory};
 pub use metric::{Buckets, Measurement, Metric, MetricType};
 pub use observer::{MonitorState, ObservedWork, Observer};

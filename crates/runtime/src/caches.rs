@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keleustes_client::{Delta, ListWatch, Reflector, ReflectorObserver, RestMapper};
-use keleustes_objects::{ApiError, Key, ObjectMeta, Projection, Resource, ResourceVersion, Uid};
+use keleustes_objects::{ApiError, Key, ObjectMeta, PodParts, Projection, Resource, ResourceVersion, Uid};
 use keleustes_plan::{AnyChange, AnyObject, AnyStore, DeclaredIndex, KindEntry, Observer, View};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::time::Instant;
@@ -66,6 +66,8 @@ struct Shared {
     metrics: Metrics,
     resync_period: Option<Duration>,
     uses_watch_list: AtomicBool,
+    /// The parts of pods that some controller of the process reads.
+    pod_parts: Mutex<PodParts>,
     caches: Mutex<Vec<Arc<Cache>>>,
     monitors: Mutex<Option<Arc<Monitors>>>,
     rest_mapper: RestMapper,
@@ -137,6 +139,7 @@ impl Caches {
             metrics,
             resync_period: resync_period.filter(|period| !period.is_zero()),
             uses_watch_list: AtomicBool::new(true),
+            pod_parts: Mutex::default(),
             caches: Mutex::default(),
             monitors: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -159,16 +162,28 @@ impl Caches {
         }
     }
 
+    /// Declares parts of pods that controllers read. The cache of pods keeps all declared parts, so this comes before the
+    /// cache starts.
+    pub fn declare_pod_parts(&self, parts: PodParts) {
+        let mut declared = self.0.pod_parts.lock();
+        *declared = declared.and(parts);
+    }
+
     /// The cache of a kind. The first call starts it; no kind is listed twice.
+    ///
+    /// # Panics
+    /// If the cache of pods has started without parts that the entry reads: see [`Caches::declare_pod_parts`].
     #[must_use]
     pub fn cache(&self, entry: &KindEntry) -> Arc<Cache> {
         let shared = &self.0;
         let mut caches = shared.caches.lock();
         if let Some(there) = caches.iter().find(|cache| cache.entry == *entry) {
+            let (wanted, kept) = (entry.pod_parts(), there.entry.pod_parts());
+            assert!(kept.contains(wanted), "the cache of {entry:?} keeps {kept:?} and not {wanted:?}");
             return there.clone();
         }
         let cache = Arc::new(Cache {
-            entry: entry.clone(),
+            entry: entry.clone().keeping(*shared.pod_parts.lock()),
             rank: caches.len(),
             store: RwLock::new(entry.new_store()),
             list_count: OrderedWatch::new(0),
@@ -390,7 +405,7 @@ pub(crate) fn source(entry: &KindEntry) -> ListWatch<Arc<dyn AnyObject>> {
         field_selector: String::new(),
         projection: entry.projection().clone(),
         accepts_protobuf: entry.supports_protobuf(),
-        decode: entry.decode(),
+        decoder: entry.decoder(),
         meta: meta_of,
     }
 }

@@ -142,16 +142,26 @@ impl EffectsRouter {
     }
 }
 
-/// Starts the caches that a controller reads, so that they fill before the controller starts, and adds the
-/// indexes it declared.
-pub fn prepare(controller: &Controller, caches: &Caches) {
-    for a_loop in &controller.loops {
-        let _filling = caches.reader(&a_loop.reads);
-        caches.add_indexes(&a_loop.indexes);
+/// Starts the caches that controllers read, so that they fill before the controllers start, and adds the indexes they
+/// declared. The cache of pods keeps the parts that these controllers read, so this gets all controllers of a process at
+/// once.
+pub fn prepare<'c>(controllers: impl IntoIterator<Item = &'c Controller> + Clone, caches: &Caches) {
+    declare_pod_parts(controllers.clone(), caches);
+    for controller in controllers {
+        for a_loop in &controller.loops {
+            let _filling = caches.reader(&a_loop.reads);
+            caches.add_indexes(&a_loop.indexes);
+        }
+        if let Some(observer) = &controller.observer {
+            let _observing = caches.monitors(observer);
+        }
     }
-    if let Some(observer) = &controller.observer {
-        let _observing = caches.monitors(observer);
-    }
+}
+
+/// Declares the parts of pods that controllers read.
+pub(crate) fn declare_pod_parts<'c>(controllers: impl IntoIterator<Item = &'c Controller>, caches: &Caches) {
+    let loops = controllers.into_iter().flat_map(|controller| &controller.loops);
+    loops.flat_map(|a_loop| &a_loop.reads).for_each(|entry| caches.declare_pod_parts(entry.pod_parts()));
 }
 
 /// A controller's step before its start failed: the cluster or the options do not allow it to run.
@@ -177,7 +187,7 @@ pub async fn start(
     client: kube::Client,
     record: Arc<dyn Fn(PlannedEvent) + Send + Sync>,
 ) -> Result<RunningController, StartError> {
-    prepare(&controller, &context.caches);
+    prepare([&controller], &context.caches);
     wait_until_current(&required_caches(&controller, &context.caches), &context.predecessor_state).await;
     let monitors = wait_for_monitors(&controller, context).await;
     let (name, grants) = (controller.name, controller.grants);

@@ -125,6 +125,7 @@ impl RunningControllers {
         stop: &CancellationToken,
     ) -> Self {
         let ControllerSet { controllers, first, start_interval: interval } = set;
+        loops::declare_pod_parts(&controllers, &process.caches);
         let (mut running, mut start_error) = (Vec::new(), None);
         let mut on_first_started = Some(on_first_started);
         if controllers.iter().all(|controller| controller.name != first) {

@@ -265,10 +265,8 @@ async fn run_manager(
     }
     locks.read_leases().await;
     let mut not_started = (options.controllers)();
-    for controller in &mut not_started {
-        loops::prepare(controller, &context.caches);
-        check_reconciles(controller, recorder);
-    }
+    loops::prepare(&not_started, &context.caches);
+    not_started.iter_mut().for_each(|controller| check_reconciles(controller, recorder));
     let not_started = Mutex::new(not_started);
     let work = |mut term: Term| {
         if !options.checks_lease {

@@ -2,13 +2,13 @@
 
 use keleustes_objects::protobuf::{self, Envelope as Message, WatchEvent};
 use keleustes_objects::{
-    ApiError, DecodeError, Encoded, Key, Resource, ResourceVersion, Uid, decode_error_without_content,
+    ApiError, DecodeError, Decoder, Encoded, Key, Resource, ResourceVersion, Uid,
+    decode_error_without_content,
 };
 use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Decode;
 use super::framing::WatchFrame;
 use super::policy::EventType;
 use crate::api_error;
@@ -142,14 +142,16 @@ fn parse_envelope(line: &[u8]) -> Option<(std::borrow::Cow<'_, str>, &str)> {
 
 /// Decodes the object of an event.
 pub(super) fn object<T>(
-    decode: Decode<T>,
+    decoder: Decoder<T>,
     object: EncodedObject<'_>,
     frame: WatchFrame<'_>,
 ) -> Result<T, DecodeError> {
-    decode(object.encoded()).or_else(|error| {
+    decoder.decode(object.encoded()).or_else(|error| {
         let WatchFrame::Line(line) = frame else { return Err(error) };
         match parse_envelope(line) {
-            Some((_, parsed)) if EncodedObject::Json(parsed) != object => decode(Encoded::Json(parsed)),
+            Some((_, parsed)) if EncodedObject::Json(parsed) != object => {
+                decoder.decode(Encoded::Json(parsed))
+            }
             _ => Err(error),
         }
     })
@@ -269,7 +271,7 @@ pub(super) fn envelope(text: &[u8]) -> Result<(ResourceVersion, Option<String>),
 
 #[cfg(test)]
 mod tests {
-    use keleustes_objects::{ErrorReason, Kind, Namespace, PartialObjectMeta};
+    use keleustes_objects::{ErrorReason, Kind, Namespace, Object as _, PartialObjectMeta, PodParts};
 
     use super::*;
 
@@ -282,8 +284,8 @@ mod tests {
         assert_eq!(event(WatchFrame::Line(odd)), wanted);
         let extra = br#"{"type":"ADDED","object":{"metadata":{"name":"a"}},"extra":{}}"#;
         let Event::Object(_, encoded) = event(WatchFrame::Line(extra)) else { panic!("no object") };
-        let decode: Decode<PartialObjectMeta> = |object| object.read();
-        assert_eq!(object(decode, encoded, WatchFrame::Line(extra)).unwrap().meta.key.name, "a");
+        let decoder = Decoder::new(PartialObjectMeta::read_parts, PodParts::NONE);
+        assert_eq!(object(decoder, encoded, WatchFrame::Line(extra)).unwrap().meta.key.name, "a");
         assert_eq!(event(WatchFrame::Line(b"garbage")), Event::Unreadable);
         assert_eq!(event(WatchFrame::Line(br#"{"type":"STRANGE","object":{}}"#)), Event::Unknown);
     }
@@ -358,8 +360,8 @@ mod tests {
         };
         let expected = ExpectedType::of(&Namespace::RESOURCE, true);
         assert!(expected.fits(encoded));
-        let decode: Decode<PartialObjectMeta> = |object| object.read();
-        let partial = object(decode, encoded, WatchFrame::Frame(&added)).unwrap();
+        let decoder = Decoder::new(PartialObjectMeta::read_parts, PodParts::NONE);
+        let partial = object(decoder, encoded, WatchFrame::Frame(&added)).unwrap();
         assert_eq!(partial.meta.key.to_string(), "a/b");
         let seen = identify(encoded);
         assert_eq!((seen.key, seen.version), (Some(Key::namespaced("a", "b")), ResourceVersion::from("4")));

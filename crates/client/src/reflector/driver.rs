@@ -225,7 +225,7 @@ impl<T> Reflector<T> {
         frame: WatchFrame<'_>,
     ) -> Option<Delta<T>> {
         let object = if self.expected.fits(encoded) {
-            match decode::object(self.decoder.list_watch.decode, encoded, frame) {
+            match decode::object(self.decoder.list_watch.decoder, encoded, frame) {
                 Err(DecodeError::RequiresJson) => {
                     self.fall_back_to_json();
                     return None;
@@ -378,7 +378,7 @@ impl<T> ObjectDecoder<T> {
             let text = String::from_utf8_lossy(text);
             return Err(self.undecodable(EncodedObject::Json(&text), "not UTF-8"));
         };
-        let reason = match (self.list_watch.decode)(Encoded::Json(text)) {
+        let reason = match self.list_watch.decoder.decode(Encoded::Json(text)) {
             Ok(object) => return Ok(object),
             Err(error) => error.to_string(),
         };

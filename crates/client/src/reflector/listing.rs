@@ -83,7 +83,7 @@ impl<T> ListWatch<T> {
         let (mut items, mut objects, mut bad) = (ListItems::default(), Vec::new(), false);
         while let Some(received) = next_chunk(&mut body, deadline).await? {
             let split = items.push(&received, |text| {
-                match std::str::from_utf8(text).map(|text| (self.decode)(Encoded::Json(text))) {
+                match std::str::from_utf8(text).map(|text| self.decoder.decode(Encoded::Json(text))) {
                     Ok(Ok(object)) => objects.push(object),
                     _ => bad = true,
                 }

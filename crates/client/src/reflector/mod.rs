@@ -18,7 +18,7 @@ mod policy;
 mod tests;
 
 use keleustes_objects::{
-    ApiError, DecodeError, Encoded, Key, Kind, Object, ObjectMeta, PartialObjectMeta, Projection, Resource,
+    ApiError, Decoder, Key, Kind, Object, ObjectMeta, PartialObjectMeta, PodParts, Projection, Resource,
     ResourceVersion, Uid,
 };
 
@@ -50,14 +50,11 @@ pub struct ListWatch<T> {
     pub field_selector: String,
     /// Whether watches may use protobuf. Lists always use JSON.
     pub accepts_protobuf: bool,
-    /// Decodes one object.
-    pub decode: Decode<T>,
+    /// Decodes objects.
+    pub decoder: Decoder<T>,
     /// Returns an object's metadata.
     pub meta: fn(&T) -> &ObjectMeta,
 }
-
-/// Decodes one object.
-pub type Decode<T> = fn(Encoded<'_>) -> Result<T, DecodeError>;
 
 /// A change for the consumer, in the order of the watch.
 #[derive(Debug, PartialEq)]
@@ -112,7 +109,7 @@ impl<T: Object> ListWatch<T> {
             field_selector: String::new(),
             projection,
             accepts_protobuf: T::SUPPORTS_PROTOBUF,
-            decode: |object| object.read(),
+            decoder: Decoder::new(T::read_parts, PodParts::ALL),
             meta: T::meta,
         }
     }

@@ -18,7 +18,9 @@ mod pods;
 mod rule;
 mod taints;
 
-use keleustes_objects::{DeviceClass, DeviceTaintRule, Key, Pod, ResourceClaim, ResourceSlice, Uid};
+use keleustes_objects::{
+    DeviceClass, DeviceTaintRule, Key, Pod, PodParts, ResourceClaim, ResourceSlice, Uid,
+};
 use keleustes_plan::{
     Buckets, Context, Controller, Grant, Loop, Memory, Metric, QueueItem, ReconcileError, Reconciler, Requeue,
 };
@@ -87,6 +89,7 @@ fn the_loop(options: DeviceTaintEvictionOptions) -> Loop {
         .enqueue_on::<ResourceClaim>(move |change, view, queue| of_claims.claim_changed(change, view, queue))
         .enqueue_on::<ResourceSlice>(move |change, view, queue| of_slices.slice_changed(change, view, queue))
         .reads_unwatched::<DeviceClass>("its cache is only waited for, as in the original")
+        .reads_pod_parts(PodParts::RESOURCE_CLAIMS)
         .reads_index(indexes::CLAIMS_BY_DEVICE)
         .reads_index(indexes::SLICES_BY_POOL)
         .reads_index(indexes::SLICES_BY_TAINTED_DEVICE);
@@ -96,7 +99,9 @@ fn the_loop(options: DeviceTaintEvictionOptions) -> Loop {
         });
     }
     if options.enable_workload_claims {
-        the_loop = the_loop.reads_index(crate::resourceclaim::indexes::PODS_BY_POD_GROUP);
+        the_loop = the_loop
+            .reads_pod_parts(PodParts::POD_GROUP)
+            .reads_index(crate::resourceclaim::indexes::PODS_BY_POD_GROUP);
     }
     the_loop
 }

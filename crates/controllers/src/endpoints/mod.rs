@@ -14,7 +14,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use keleustes_objects::{Endpoints, Key, Pod, Service};
+use keleustes_objects::{Endpoints, Key, Pod, PodParts, Service};
 use keleustes_plan::{Controller, Grant, Loop, Memory, QueueItem};
 
 use crate::service_endpoints::{PodChange, TriggerTime};
@@ -66,6 +66,7 @@ fn the_loop(options: &EndpointsOptions) -> Loop {
         .workers(options.workers)
         .max_retries(RETRIES_MAX)
         .enqueue_on::<Service>(|change, _, queue| queue.add(&change.latest().meta.key))
+        .reads_pod_parts(PodParts::ENDPOINTS)
         .enqueue_on::<Pod>(move |change, view, queue| {
             let Some(pod_change) = PodChange::of(change) else { return };
             let services = view.in_namespace::<Service>(&change.latest().meta.key.namespace);

@@ -30,7 +30,7 @@ mod zones;
 
 use std::time::Duration;
 
-use keleustes_objects::{EndpointSlice, InternedStr, Node, Pod, Service};
+use keleustes_objects::{EndpointSlice, InternedStr, Node, Pod, PodParts, Service};
 use keleustes_plan::{Controller, Grant, Index, Loop, Memory, QueueItem, RateLimiter};
 
 use enqueue::ServiceEnqueuer;
@@ -95,6 +95,7 @@ fn the_loop(options: &EndpointSliceOptions) -> Loop {
         .enqueue_on::<Pod>(move |change, view, queue| pods.pod_changed(change, view, queue))
         .enqueue_on::<EndpointSlice>(move |change, _, queue| slices.slice_changed(change, queue))
         .enqueue_on::<Node>(move |change, _, queue| nodes.node_changed(change, queue))
+        .reads_pod_parts(PodParts::ENDPOINTS)
         .reads_index(BY_SERVICE)
 }
 

@@ -12,7 +12,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use keleustes_objects::{EphemeralVolumesPod, InternedStr, Key, PersistentVolumeClaim, Pod, Resource};
+use keleustes_objects::{
+    EphemeralVolumesPod, InternedStr, Key, PersistentVolumeClaim, Pod, PodParts, Resource,
+};
 use keleustes_plan::{
     Change, Context, Controller, Effects, Grant, InvolvedObject, Loop, Metric, OnFailure, Outcome, Plan,
     PlannedEvent, ReconcileError, Reconciler, Requeue, View, Write,
@@ -69,6 +71,7 @@ pub fn controller(options: EphemeralVolumeOptions) -> Controller {
                 .keyed_by::<Pod>()
                 .enqueue_on::<Pod>(pod_changed)
                 .enqueue_on::<PersistentVolumeClaim>(claim_changed)
+                .reads_pod_parts(PodParts::VOLUME_CLAIMS)
                 .reads_index(BY_CLAIM)
                 .workers(options.workers),
         )

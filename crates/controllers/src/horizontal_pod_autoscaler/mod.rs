@@ -30,7 +30,7 @@ mod tests;
 
 use std::time::Duration;
 
-use keleustes_objects::{HorizontalPodAutoscaler, Pod};
+use keleustes_objects::{HorizontalPodAutoscaler, Pod, PodParts};
 use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Memory, RateLimiter};
 
 use memory::AutoscalerMemory;
@@ -133,6 +133,7 @@ fn the_loop(options: &HorizontalPodAutoscalerOptions) -> Loop {
             autoscaler_changed(change, queue, &registry, notices_generation, period);
         })
         .reads_unwatched::<Pod>("every autoscaler is reconciled again after each period")
+        .reads_pod_parts(PodParts::RESOURCES)
 }
 
 /// Enqueues a new autoscaler and one whose spec has changed at once, any other after one period. A deleted one is not

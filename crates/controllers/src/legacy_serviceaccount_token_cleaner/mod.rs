@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use keleustes_objects::go_time::parse_date;
 use keleustes_objects::{
-    ErrorReason, InternedStr, Key, LegacyTokenTracking, Pod, ServiceAccount, Time, TokenSecret, Uid,
+    ErrorReason, InternedStr, Key, LegacyTokenTracking, Pod, PodParts, ServiceAccount, Time, TokenSecret, Uid,
 };
 use keleustes_plan::{
     Context, Controller, Grant, Loop, NEXT_PASS, Now, OnFailure, Pass, PatchKind, Plan, ReconcileError,
@@ -59,7 +59,7 @@ pub fn controller(options: LegacyTokenCleanerOptions) -> Controller {
             Loop::reconciling("legacy_serviceaccount_token_cleaner", Cleaner { options })
                 .reads::<ServiceAccount>()
                 .reads::<TokenSecret>()
-                .reads::<Pod>()
+                .reads_pod_parts(PodParts::SECRET_NAMES)
                 .initial_item(Pass),
         )
 }

@@ -36,7 +36,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{
-    ArcStr, CsiDriver, CsiNode, Key, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment,
+    ArcStr, CsiDriver, CsiNode, Key, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodParts,
+    VolumeAttachment,
 };
 use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Memory, QueueItem, View};
 
@@ -139,7 +140,7 @@ pub fn controller(options: AttachDetachOptions) -> Controller {
 fn with_caches(a_loop: Loop) -> Loop {
     a_loop
         .reads::<Node>()
-        .reads::<Pod>()
+        .reads_pod_parts(PodParts::VOLUME_CLAIMS.and(PodParts::INLINE_VOLUMES))
         .reads::<PersistentVolumeClaim>()
         .reads::<PersistentVolume>()
         .reads::<CsiNode>()

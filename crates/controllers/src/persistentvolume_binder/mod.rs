@@ -32,7 +32,7 @@ mod volumes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Key, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
+use keleustes_objects::{Key, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodParts, StorageClass};
 use keleustes_plan::{Change, Controller, Effects, Grant, Loop, View};
 use serde_json::Value;
 
@@ -122,6 +122,7 @@ pub fn controller(options: &PersistentVolumeBinderOptions) -> Controller {
             .reads_unwatched::<StorageClass>(RESYNCED)
             .reads_unwatched::<Node>(RESYNCED)
             .reads_index(BY_CLAIM)
+            .reads_pod_parts(PodParts::VOLUME_CLAIMS)
             .resync_every(options.sync_period)
     };
     let claims = Loop::reconciling(CLAIMS_QUEUE, claims::ClaimReconciler(binder.clone()))

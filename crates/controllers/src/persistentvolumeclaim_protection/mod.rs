@@ -15,7 +15,7 @@ mod usage;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{InternedStr, Key, Object as _, PersistentVolumeClaim, Pod, TRUE, Time};
+use keleustes_objects::{InternedStr, Key, Object as _, PersistentVolumeClaim, Pod, PodParts, TRUE, Time};
 use keleustes_plan::{
     Change, Context, Controller, Effects, Grant, Loop, Memory, Plan, ReconcileError, Reconciler, Requeue,
     View,
@@ -66,7 +66,8 @@ pub fn controller(options: ClaimProtectionOptions) -> Controller {
                     claim_changed(change, report_unused, enqueue);
                 })
                 .enqueue_on::<Pod>(move |change, _, enqueue| pod_changed(change, report_unused, enqueue))
-                .reads_index(BY_CLAIM),
+                .reads_index(BY_CLAIM)
+                .reads_pod_parts(PodParts::VOLUME_CLAIMS),
         )
 }
 

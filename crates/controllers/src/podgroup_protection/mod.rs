@@ -12,7 +12,7 @@
 #[cfg(test)]
 mod tests;
 
-use keleustes_objects::{Key, Pod, PodGroup};
+use keleustes_objects::{Key, Pod, PodGroup, PodParts};
 use keleustes_plan::{Change, Controller, Effects, Grant, Index, Loop, Plan, View};
 
 use crate::protection::{is_deletion_candidate, remove_finalizer};
@@ -60,6 +60,7 @@ fn controller() -> Controller {
                 .keyed_by::<PodGroup>()
                 .enqueue_on::<PodGroup>(pod_group_changed)
                 .enqueue_on::<Pod>(pod_changed)
+                .reads_pod_parts(PodParts::POD_GROUP)
                 .reads_index(ACTIVE_PODS_BY_POD_GROUP),
         )
 }

@@ -23,7 +23,7 @@ mod pod;
 mod pod_group;
 mod work;
 
-use keleustes_objects::{Key, Pod, PodGroup, ResourceClaim, ResourceClaimTemplate};
+use keleustes_objects::{Key, Pod, PodGroup, PodParts, ResourceClaim, ResourceClaimTemplate};
 use keleustes_plan::{
     Context, Controller, Grant, Loop, Memory, QueueItem, ReconcileError, Reconciler, Requeue,
 };
@@ -110,6 +110,7 @@ fn the_loop(options: ResourceClaimOptions) -> Loop {
         .enqueue_on::<ResourceClaimTemplate>(move |change, view, queue| {
             of_templates.template_changed(change, view, queue);
         })
+        .reads_pod_parts(PodParts::RESOURCE_CLAIMS.and(PodParts::POD_GROUP))
         .reads_index(indexes::PODS_BY_CLAIM)
         .reads_index(indexes::PODS_BY_TEMPLATE)
         .reads_index(indexes::CLAIMS_BY_OWNER);

@@ -23,7 +23,9 @@ mod usage;
 use std::time::Duration;
 
 use keleustes_objects::quota::{DeviceClasses, Evaluator};
-use keleustes_objects::{DeviceClass, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service};
+use keleustes_objects::{
+    DeviceClass, PersistentVolumeClaim, Pod, PodParts, ResourceClaim, ResourceQuota, Service,
+};
 use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Memory, View};
 
 use self::monitored_objects::{MonitoredObjects, ObjectCounter};
@@ -121,7 +123,7 @@ const REPLENISHED: &str = "the queue of changed resources enqueues the quotas of
 /// The kinds whose usage is computed from caches. An API server need not serve `resource.k8s.io`.
 fn reading_usage(a_loop: Loop) -> Loop {
     a_loop
-        .reads::<Pod>()
+        .reads_pod_parts(PodParts::RESOURCES.and(PodParts::RESOURCE_CLAIMS))
         .reads::<Service>()
         .reads::<PersistentVolumeClaim>()
         .starts_without::<ResourceClaim>()

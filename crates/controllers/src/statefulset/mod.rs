@@ -18,7 +18,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use keleustes_objects::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet};
+use keleustes_objects::{ControllerRevision, PersistentVolumeClaim, Pod, PodParts, StatefulSet};
 use keleustes_plan::{Controller, Grant, Loop, Metric};
 
 use crate::workloads::enqueue::enqueue_self;
@@ -92,6 +92,7 @@ pub fn controller(options: &StatefulSetOptions) -> Controller {
                 .enqueue_on::<StatefulSet>(enqueue_self)
                 .enqueue_on::<Pod>(enqueue::pod_changed)
                 .reads_unwatched::<PersistentVolumeClaim>("the resync repairs claims, as in the original")
+                .reads_pod_parts(PodParts::VOLUME_CLAIMS)
                 .reads_index(by_controller::<Pod>())
                 .reads_index(by_controller::<ControllerRevision>())
                 .reads_unwatched::<ControllerRevision>("only this controller writes revisions")

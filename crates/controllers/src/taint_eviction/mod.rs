@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{
-    ErrorReason, Key, Kind as _, NO_EXECUTE, Node, Object as _, Pod, ResourceVersion, Taint, Time, Uid,
+    ErrorReason, Key, Kind as _, NO_EXECUTE, Node, Object as _, Pod, PodParts, ResourceVersion, Taint, Time,
+    Uid,
 };
 use keleustes_plan::{
     Buckets, Change, Context, Controller, Effects, Grant, InvolvedObject, Loop, Memory, Metric, Outcome,
@@ -83,6 +84,7 @@ pub fn controller(options: TaintEvictionOptions) -> Controller {
                 .enqueue_on::<Node>(move |change, view, enqueue| {
                     node_changed(&of_nodes, change, view, enqueue);
                 })
+                .reads_pod_parts(PodParts::TOLERATIONS)
                 .reads_index(BY_NODE)
                 .workers(WORKERS)
                 .rate_limited_by(RETRY_BACKOFF),

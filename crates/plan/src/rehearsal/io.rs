@@ -201,7 +201,8 @@ impl RehearsalIo<'_> {
             selects_labels(label_selector, object) && selects_fields(field_selector, object)
         });
         let texts = selected.map(|path| self.cluster.live[&path].to_string());
-        let decode = |text: String| (kind.decode())(Encoded::Json(&text)).expect("a well-formed object");
+        let decode =
+            |text: String| kind.decoder().decode(Encoded::Json(&text)).expect("a well-formed object");
         Ok(texts.map(decode).take(limit.map_or(usize::MAX, |limit| limit as usize)).collect())
     }
 

@@ -15,7 +15,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use keleustes_objects::{
-    ApiError, DiscoveredResources, ErrorReason, Key, Kind, Resource, ResourceVersion, Time, Uid,
+    ApiError, DiscoveredResources, ErrorReason, Key, Kind, PodParts, Resource, ResourceVersion, Time, Uid,
 };
 use serde_json::{Value, json};
 
@@ -129,9 +129,33 @@ impl RehearsalCluster {
     #[must_use]
     pub fn with_cached_objects<T: Kind>(mut self, objects: impl IntoIterator<Item = T>) -> Self {
         for object in objects {
-            self.store_mut::<T>().apply(Arc::new(object));
+            self.cache(Arc::new(object));
         }
         self
+    }
+
+    /// Stores an object as the cache of the loop does: with the declared parts only.
+    fn cache<T: Kind>(&mut self, object: Arc<T>) -> AnyChange {
+        let object = self.declared_parts(&object);
+        self.store_mut::<T>().apply(object)
+    }
+
+    /// The object with the parts that the loop declares, if its kind is divided into parts.
+    fn declared_parts<T: Kind>(&self, object: &Arc<T>) -> Arc<T> {
+        let wanted = KindEntry::of::<T>();
+        let declared = self.stores.iter().find(|(entry, _)| *entry == wanted);
+        let parts = declared.map_or(PodParts::NONE, |(entry, _)| entry.pod_parts());
+        object.with_parts(parts).map_or_else(|| object.clone(), Arc::new)
+    }
+
+    /// The change as the loop's handlers receive it: with the declared parts only.
+    fn change_of_declared_parts<T: Kind>(&self, change: Change<T>) -> AnyChange {
+        if change.is_unchanged() {
+            return change.into(); // Both states are one object.
+        }
+        let (old, new, resync) = change.into_parts();
+        let of_declared_parts = |object: Option<Arc<T>>| object.map(|object| self.declared_parts(&object));
+        Change::from_parts(of_declared_parts(old), of_declared_parts(new), resync).into()
     }
 
     /// Adds a live object that the caches do not hold.
@@ -297,7 +321,7 @@ impl RehearsalCluster {
     pub fn put<T: Kind>(&mut self, a_loop: &Loop, json: Value) -> Vec<String> {
         let object: T = serde_json::from_value(json.clone()).expect("a well-formed object");
         self.live.insert(T::RESOURCE.object_path(object.key()), json);
-        let change = self.store_mut::<T>().apply(Arc::new(object));
+        let change = self.cache(Arc::new(object));
         self.items_enqueued_by::<T>(a_loop, &change)
     }
 
@@ -321,20 +345,21 @@ impl RehearsalCluster {
     /// The items that a change enqueues, one line each.
     #[must_use]
     pub fn enqueued_by<T: Kind>(&self, a_loop: &Loop, change: Change<T>) -> Vec<String> {
-        self.items_enqueued_by::<T>(a_loop, &change.into())
+        self.items_enqueued_by::<T>(a_loop, &self.change_of_declared_parts(change))
     }
 
     /// The items that a change enqueues, each with its delay, which is zero for those added at once.
     #[must_use]
     pub fn enqueued_with_delays<T: Kind>(&self, a_loop: &Loop, change: Change<T>) -> Vec<(String, Duration)> {
-        let items = self.enqueue::<T>(a_loop, &change.into()).into_items().into_iter();
+        let items =
+            self.enqueue::<T>(a_loop, &self.change_of_declared_parts(change)).into_items().into_iter();
         items.map(|(item, delay)| (item.to_string(), delay.unwrap_or_default())).collect()
     }
 
     /// The events that a change records, one line each.
     #[must_use]
     pub fn events_recorded_by<T: Kind>(&self, a_loop: &Loop, change: Change<T>) -> Vec<String> {
-        let events = self.enqueue::<T>(a_loop, &change.into()).take_events();
+        let events = self.enqueue::<T>(a_loop, &self.change_of_declared_parts(change)).take_events();
         events.iter().map(ToString::to_string).collect()
     }
 
@@ -367,7 +392,7 @@ impl RehearsalCluster {
 
     /// The measurements that a change makes, one line each.
     pub fn measured_by<T: Kind>(&mut self, a_loop: &Loop, change: Change<T>) -> String {
-        let measured = self.enqueue::<T>(a_loop, &change.into()).take_measurements();
+        let measured = self.enqueue::<T>(a_loop, &self.change_of_declared_parts(change)).take_measurements();
         let mut io = RehearsalIo { cluster: self, transcript: String::new() };
         measured.iter().for_each(|measurement| io.write_measurement(measurement));
         io.transcript
@@ -444,6 +469,8 @@ fn now_or_never<T>(future: impl Future<Output = T>) -> T {
 
 #[cfg(test)]
 mod tests {
+    use keleustes_objects::Pod;
+
     use super::*;
     use crate::Reconciler;
 
@@ -464,5 +491,50 @@ mod tests {
     fn reconcile_that_waits_for_more_than_responses_is_caught() {
         let a_loop = Loop::reconciling("waiting", WaitsForTheWorld);
         let _ = RehearsalCluster::of(&a_loop).reconcile(&a_loop, keleustes_objects::Key::cluster("a"));
+    }
+
+    fn pod() -> Value {
+        json!({"metadata": {"name": "p", "namespace": "a", "resourceVersion": "1"},
+            "spec": {"imagePullSecrets": [{"name": "registry"}]}})
+    }
+
+    /// A loop that reads the Secrets of every pod, with what it declares.
+    fn reading_secrets(declared: PodParts) -> Loop {
+        Loop::deciding("secrets", |view, _: &Key| {
+            let names = view.all::<Pod>().flat_map(|pod| pod.spec.secret_names());
+            assert_eq!(names.map(|name| name.as_str()).collect::<Vec<_>>(), ["registry"]);
+            crate::Plan::none()
+        })
+        .enqueue_on::<Pod>(|change, _, items| {
+            change.old_and_new().for_each(|pod| assert_eq!(pod.spec.secret_names().len(), 1));
+            items.add(&change.latest().meta.key);
+        })
+        .reads_pod_parts(declared)
+    }
+
+    #[test]
+    fn declared_part_of_a_pod_is_read() {
+        let a_loop = reading_secrets(PodParts::SECRET_NAMES);
+        let mut cluster = RehearsalCluster::of(&a_loop);
+        assert_eq!(cluster.put::<Pod>(&a_loop, pod()), ["a/p"]);
+        let added = Change::added(Arc::new(serde_json::from_value::<Pod>(pod()).unwrap()));
+        assert_eq!(cluster.enqueued_by(&a_loop, added), ["a/p"]);
+        let _ = cluster.reconcile(&a_loop, Key::namespaced("a", "p"));
+    }
+
+    #[test]
+    #[should_panic(expected = "SECRET_NAMES of a pod is read without being declared")]
+    fn decision_that_reads_an_undeclared_part_of_a_pod_is_caught() {
+        let a_loop = reading_secrets(PodParts::RESOURCES);
+        let mut cluster = RehearsalCluster::of(&a_loop).with::<Pod>(pod());
+        let _ = cluster.reconcile(&a_loop, Key::namespaced("a", "p"));
+    }
+
+    #[test]
+    #[should_panic(expected = "SECRET_NAMES of a pod is read without being declared")]
+    fn handler_that_reads_an_undeclared_part_of_a_pod_is_caught() {
+        let a_loop = reading_secrets(PodParts::NONE);
+        let added = Change::added(Arc::new(serde_json::from_value::<Pod>(pod()).unwrap()));
+        let _ = RehearsalCluster::of(&a_loop).enqueued_by(&a_loop, added);
     }
 }

@@ -503,7 +503,7 @@ async fn index_that_panics_over_one_object_does_not_end_the_cache() {
         Index { name: "fragile", values: |map, _| assert!(map.colour != "odd", "an odd colour") };
     let cluster = TestCluster::new();
     let a_loop = Loop::deciding("test", |_, _: &Key| Plan::none()).reads_index::<ConfigMap>(PANICKING);
-    prepare(&Controller::new("test").with_loop(a_loop), &cluster.caches);
+    prepare([&Controller::new("test").with_loop(a_loop)], &cluster.caches);
     let cache = cluster.synced_cache::<ConfigMap>().await;
     let log = ChangeLog::at(&cache);
     cluster.put("a/x", "odd");

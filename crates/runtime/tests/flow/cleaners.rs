@@ -138,7 +138,7 @@ async fn server_without_pod_certificate_requests_keeps_no_other_controller_from_
     let cluster = TestCluster::new();
     let unserved = InjectedFault::status(404, "NotFound", "the server could not find the requested resource");
     cluster.faults.add(FaultRule::new(unserved).target("/certificates.k8s.io/v1/podcertificaterequests"));
-    keleustes_runtime::loops::prepare(&podcertificaterequest_cleaner::controller(), &cluster.caches);
+    keleustes_runtime::loops::prepare([&podcertificaterequest_cleaner::controller()], &cluster.caches);
     let collector = garbage_collector::controller(&garbage_collector::GarbageCollectorOptions::default());
     let observer = tokio::time::timeout(MINUTE * 2, cluster.start(collector)).await;
     assert!(observer.is_ok(), "an observer of all kinds starts without it");

@@ -38,7 +38,7 @@ async fn informers_metadata_informers_and_discovery_have_user_agents_of_their_ow
         None,
     );
     process.caches.cache(&KindEntry::of::<ConfigMap>()).wait_for_sync().await;
-    loops::prepare(&controller(&GarbageCollectorOptions::default()), &process.caches);
+    loops::prepare([&controller(&GarbageCollectorOptions::default())], &process.caches);
     settle().await;
     process.caches.stop().await;
     let sent = sent.lock();

@@ -186,7 +186,7 @@ async fn failing_list_of_secrets_affects_only_the_token_controller_after_a_failo
         let mut leader = Manager::standby(&server, began);
         leader.lead(&Predecessor::Absent);
         let mut standby = Manager::standby(&server, began);
-        standby.controllers.iter().for_each(|controller| loops::prepare(controller, &standby.process.caches));
+        loops::prepare(&standby.controllers, &standby.process.caches);
         wait(Duration::from_secs(60)).await;
         let record = leader.process.caches.handover_record().unwrap();
         leader.stop.cancel();
@@ -254,9 +254,7 @@ async fn unreachable_api_server_is_logged_in_few_lines() {
     let (log, _guard) = TestLog::capture(Level::INFO);
     let manager = Manager::standby(&ApiServer::default(), Instant::now());
     manager.faults.add(FaultRule::new(InjectedFault::ConnectionError(std::io::ErrorKind::ConnectionRefused)));
-    for controller in &manager.controllers {
-        loops::prepare(controller, &manager.process.caches);
-    }
+    loops::prepare(&manager.controllers, &manager.process.caches);
     tokio::time::sleep(Duration::from_secs(30)).await;
     let lines = log.lines(&["list or watch failed"]);
     assert!((2..=3).contains(&lines.len()), "{lines:#?}");

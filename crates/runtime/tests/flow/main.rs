@@ -21,6 +21,7 @@ mod monitors;
 mod namespaces;
 mod outages;
 mod plan_features;
+mod pod_parts;
 mod resource_claims;
 mod schedules;
 mod shadow;

@@ -98,7 +98,7 @@ async fn monitor_that_is_behind_the_previous_leader_relists() {
         let cluster = TestCluster::new();
         let observer = RecordingObserver::default();
         let controller = echo(&observer, &Arc::default());
-        loops::prepare(&controller, &cluster.caches);
+        loops::prepare([&controller], &cluster.caches);
         settle().await;
         let monitors = cluster.caches.monitors(controller.observer.as_ref().unwrap());
         monitors.wait_for_sync().await;
@@ -384,7 +384,7 @@ async fn standby_observes_and_new_leader_gets_pending_items() {
     let cluster = TestCluster::new();
     let (observer, reconciled) = (RecordingObserver::default(), Arc::default());
     let controller = echo(&observer, &reconciled);
-    loops::prepare(&controller, &cluster.caches);
+    loops::prepare([&controller], &cluster.caches);
     settle().await;
     cluster.put("a/one", "red");
     settle().await;
