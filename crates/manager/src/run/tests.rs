@@ -159,9 +159,7 @@ async fn kinds_that_no_controller_reads_are_not_watched() {
     );
     let team =
         ControllerSelection::choose(&options, &keleustes_controllers::ControllersOptions::default()).unwrap();
-    for controller in &team.members {
-        loops::prepare(controller, &house.caches);
-    }
+    loops::prepare(&team.members, &house.caches);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let asked: Vec<_> = asked.lock().iter().cloned().collect();
     assert_eq!(asked, ["/apis/rbac.authorization.k8s.io/v1/clusterroles"]);

@@ -129,14 +129,14 @@ impl RehearsalCluster {
     #[must_use]
     pub fn with_cached_objects<T: Kind>(mut self, objects: impl IntoIterator<Item = T>) -> Self {
         for object in objects {
-            self.cache(Arc::new(object));
+            self.cache(&Arc::new(object));
         }
         self
     }
 
     /// Stores an object as the cache of the loop does: with the declared parts only.
-    fn cache<T: Kind>(&mut self, object: Arc<T>) -> AnyChange {
-        let object = self.declared_parts(&object);
+    fn cache<T: Kind>(&mut self, object: &Arc<T>) -> AnyChange {
+        let object = self.declared_parts(object);
         self.store_mut::<T>().apply(object)
     }
 
@@ -321,7 +321,7 @@ impl RehearsalCluster {
     pub fn put<T: Kind>(&mut self, a_loop: &Loop, json: Value) -> Vec<String> {
         let object: T = serde_json::from_value(json.clone()).expect("a well-formed object");
         self.live.insert(T::RESOURCE.object_path(object.key()), json);
-        let change = self.cache(Arc::new(object));
+        let change = self.cache(&Arc::new(object));
         self.items_enqueued_by::<T>(a_loop, &change)
     }
 

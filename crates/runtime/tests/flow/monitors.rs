@@ -128,7 +128,7 @@ async fn handover_covers_resources_that_only_monitors_watch() {
     let cluster = TestCluster::new();
     let observer = RecordingObserver::default();
     let controller = echo(&observer, &Arc::default());
-    loops::prepare(&controller, &cluster.caches);
+    loops::prepare([&controller], &cluster.caches);
     settle().await;
     cluster.caches.monitors(controller.observer.as_ref().unwrap()).wait_for_sync().await;
     assert!(cluster.caches.all().is_empty(), "no controller reads ConfigMaps");

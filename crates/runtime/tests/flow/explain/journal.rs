@@ -57,9 +57,7 @@ async fn explaining_writes_nothing_and_changes_no_memory() {
 /// The caches of a controller are filled, and it does not run.
 async fn standby(cluster: &TestCluster, controller: &str) -> Explainer {
     let chosen = enabled_controllers(&ControllersOptions::default(), &|name| name == controller).unwrap();
-    for controller in &chosen {
-        keleustes_runtime::loops::prepare(controller, &cluster.caches);
-    }
+    keleustes_runtime::loops::prepare(&chosen, &cluster.caches);
     let inspection = cluster.context.inspection.clone();
     inspection.register(&chosen);
     settle().await;

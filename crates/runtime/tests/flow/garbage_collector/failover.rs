@@ -64,7 +64,7 @@ async fn standby_finishes_a_collection_without_a_list() {
     let cluster = cluster_with_namespaces();
     populate(&cluster.server);
     let standby = controller(&GarbageCollectorOptions::default());
-    keleustes_runtime::loops::prepare(&standby, &cluster.caches);
+    keleustes_runtime::loops::prepare([&standby], &cluster.caches);
     settle().await;
     delete_all(cluster.client()).await;
     wait(Duration::from_secs(5)).await;
