@@ -229,6 +229,7 @@ async fn every_reference_of_a_watched_pod_protects_a_legacy_token() {
     for spec in specs {
         let cluster = TestCluster::new();
         legacy_token(&cluster);
+        keleustes_runtime::loops::prepare([&legacy_cleaner(2)], &cluster.caches);
         cluster.synced_cache::<keleustes_objects::Pod>().await;
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": "p"}, "spec": spec});
         pod["spec"]["containers"] = json!([{"name": "c", "image": "i"}]);

@@ -51,10 +51,7 @@ impl Stuck {
         let inspection = cluster.context.inspection.clone();
         inspection.register(&chosen);
         inspection.start_leading();
-        let mut running = Vec::new();
-        for controller in chosen {
-            running.push(cluster.start(controller).await);
-        }
+        let running = cluster.start_all(chosen).await;
         let explainer = cluster.explainer();
         Self { cluster, explainer, _running: running }
     }

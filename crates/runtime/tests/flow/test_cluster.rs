@@ -116,6 +116,16 @@ impl TestCluster {
         loops::start(controller, &self.context, self.client(), record).await.unwrap()
     }
 
+    /// Starts several controllers, which share the caches of the process from the beginning.
+    pub(crate) async fn start_all(&self, controllers: Vec<Controller>) -> Vec<RunningController> {
+        loops::prepare(&controllers, &self.caches);
+        let mut running = Vec::new();
+        for controller in controllers {
+            running.push(self.start(controller).await);
+        }
+        running
+    }
+
     /// Stops the process, so that the next one of the same test runs alone.
     pub(crate) async fn stop(self, running: RunningController) {
         running.stop().await;

@@ -180,10 +180,7 @@ impl Run<'_> {
 
     /// Starts all controllers; they run as long as the result is kept.
     async fn start(&self, process: &TestCluster) -> Vec<RunningController> {
-        let mut running = Vec::new();
-        for controller in (self.case.controllers)() {
-            running.push(process.start(controller).await);
-        }
+        let running = process.start_all((self.case.controllers)()).await;
         settle().await;
         running
     }
