@@ -6,11 +6,12 @@
 //! be among them.
 //!
 //! A process that loses the Lease for a moment sends nothing in the meantime. An item that is forgotten then waits for an
-//! event that may never come.
+//! event that may never come, unless the loop is resynced soon.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use keleustes_plan::{
     AnyReconciler, Applied, BoxFuture, Context, Controller, Item, KindEntry, ReconcileError, Requeue,
@@ -23,14 +24,19 @@ use crate::wrapped_io::WrappedIo;
 /// A part of the error if writes are not sent because this process does not lead.
 const NOT_LEADING: &str = "does not lead any more";
 
+/// An item of a loop that is resynced this often may be forgotten: the binder of volumes leaves a failed operation to the next
+/// resync, as the original does.
+const RESYNC_MAX: Duration = Duration::from_secs(60);
+
 /// Checks the reconciles of all loops of a controller.
 pub(crate) fn check_reconciles(controller: &mut Controller, recorder: &Arc<Recorder>) {
     for a_loop in &mut controller.loops {
         let covered = a_loop.reads.iter().filter(|kind| a_loop.covers_reads_of(kind)).cloned().collect();
         let reconciler = a_loop.reconciler.clone();
-        let (queue, recorder) = (a_loop.queue, recorder.clone());
+        let (queue, recorder, reported) = (a_loop.queue, recorder.clone(), Mutex::default());
+        let is_resynced_soon = a_loop.resync_period.is_some_and(|period| period <= RESYNC_MAX);
         a_loop.reconciler =
-            Arc::new(ReconcileChecker { reconciler, covered, queue, recorder, reported: Mutex::default() });
+            Arc::new(ReconcileChecker { reconciler, covered, queue, recorder, reported, is_resynced_soon });
     }
 }
 
@@ -42,6 +48,7 @@ struct ReconcileChecker {
     recorder: Arc<Recorder>,
     /// The resources that were reported, each once.
     reported: Mutex<BTreeSet<String>>,
+    is_resynced_soon: bool,
 }
 
 impl ReconcileChecker {
@@ -82,7 +89,8 @@ impl AnyReconciler for ReconcileChecker {
                 ..WrappedIo::new(cx.io())
             };
             let result = self.reconciler.reconcile_boxed(&mut Context::new(&mut io), item).await;
-            if was_refused.into_inner() && result == Ok(Requeue::Forget) {
+            let is_forgotten = result == Ok(Requeue::Forget) && !self.is_resynced_soon;
+            if was_refused.into_inner() && is_forgotten {
                 let queue = self.queue;
                 self.recorder.report_violation(format_args!(
                     "{queue} forgets {item}, although its writes were not sent"
