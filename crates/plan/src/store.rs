@@ -1,6 +1,7 @@
 //! The cached objects of one kind and their indexes, like client-go's `Indexer`.
 
 use std::borrow::Borrow;
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,6 +11,22 @@ use std::sync::Arc;
 use keleustes_objects::{ArcStr, InternedStr, Key, Object, ResourceVersion};
 
 use crate::Change;
+
+thread_local! {
+    static ROWS_READ: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many rows this thread has read from stores. A test compares two readings: work that must not grow with the number of
+/// objects reads a bounded number of rows.
+pub(crate) fn rows_read() -> u64 {
+    ROWS_READ.get()
+}
+
+/// The object of a row, which is counted as read.
+fn read<T>(row: &Row<T>) -> &Arc<T> {
+    ROWS_READ.set(ROWS_READ.get() + 1);
+    &row.0
+}
 
 /// The objects of one kind, sorted by namespace and name.
 ///
@@ -79,12 +96,12 @@ impl<T: Object> Store<T> {
     /// The object with this key.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<&Arc<T>> {
-        self.rows.get(key).map(|row| &row.0)
+        self.rows.get(key).map(read)
     }
 
     /// All objects, sorted by namespace and name.
     pub fn all(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.rows.iter().map(|row| &row.0)
+        self.rows.iter().map(read)
     }
 
     /// The objects of one namespace, sorted by name.
@@ -96,7 +113,7 @@ impl<T: Object> Store<T> {
         let namespace = namespace.clone();
         self.rows
             .range::<Key, _>((Bound::Included(first), Bound::Unbounded))
-            .map(|row| &row.0)
+            .map(read)
             .take_while(move |object| object.key().namespace == namespace)
     }
 
@@ -111,7 +128,7 @@ impl<T: Object> Store<T> {
     ) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
         let indexed = self.indexes.iter().find(|existing| existing.index.name == index.name);
         let indexed = indexed.unwrap_or_else(|| panic!("index {:?} was not declared", index.name));
-        indexed.rows.get(value).into_iter().flatten().map(|row| &row.0)
+        indexed.rows.get(value).into_iter().flatten().map(read)
     }
 
     /// The number of objects.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use keleustes_objects::{DeviceTaintRule, InternedStr, NO_EXECUTE, Pod, ResourceClaim, ResourceSlice, Taint};
 use keleustes_plan::{Change, Effects, Memory, View};
 
-use super::indexes::{CLAIMS_BY_DEVICE, SLICES_BY_POOL, device_value, pool_value};
+use super::indexes::{CLAIMS_BY_DEVICE, SLICES_BY_POOL, claims_value, device_value, pool_value};
 use super::memory::{EvictionMemory, STATUS_PERIOD};
 use super::pods::pods_of;
 use super::taints::selects;
@@ -108,21 +108,22 @@ impl Enqueuer {
     }
 }
 
-/// The allocated claims with a device that a rule selects. Only a rule that names no single device needs a pass over all.
+/// The allocated claims with a device that a rule selects. Only a rule that selects all devices needs a pass over all claims.
 pub(super) fn claims_of<'a>(view: &View<'a>, rule: &DeviceTaintRule) -> Vec<&'a Arc<ResourceClaim>> {
     let Some(selector) = &rule.device_selector else { return Vec::new() };
-    if let (Some(driver), Some(pool), Some(device)) = (&selector.driver, &selector.pool, &selector.device) {
-        let value = device_value(driver, pool, device);
-        return view.store::<ResourceClaim>().by_index(&CLAIMS_BY_DEVICE, &value).collect();
-    }
     let has_selected = |claim: &&'a Arc<ResourceClaim>| {
         claim.allocated_devices.iter().flatten().any(|device| selects(rule, device))
     };
-    view.all::<ResourceClaim>().filter(has_selected).collect()
+    match claims_value(selector) {
+        Some(value) => {
+            view.store::<ResourceClaim>().by_index(&CLAIMS_BY_DEVICE, &value).filter(has_selected).collect()
+        }
+        None => view.all::<ResourceClaim>().filter(has_selected).collect(),
+    }
 }
 
 /// The `NoExecute` taints of a slice's devices, by the index value of the device.
-fn tainted(slice: Option<&Arc<ResourceSlice>>) -> BTreeSet<(InternedStr, TaintFields)> {
+fn tainted(slice: Option<&Arc<ResourceSlice>>) -> BTreeSet<(String, TaintFields)> {
     let mut tainted = BTreeSet::new();
     if let Some(slice) = slice {
         for device in &slice.devices {

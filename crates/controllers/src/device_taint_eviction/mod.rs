@@ -4,9 +4,9 @@
 //! caches whether and when the pod is to be evicted, waits until then and deletes it. A rule's item writes the condition
 //! `EvictionInProgress`: how many pods are still to be evicted, or would be.
 //!
-//! A change reaches the pods that it concerns through indexes: from a device to the claims that hold it, from a claim to the
-//! pods that it is reserved for. No pass over all devices, claims or pods is made, except for a rule that selects more than
-//! one device.
+//! A change reaches the pods that it concerns through indexes: from a device to the claims that hold it and to the rules that
+//! taint it, from a selector to the devices that it selects, from a claim to the pods that it is reserved for. No pass over all
+//! devices, claims, rules or pods is made, except for a rule that selects all devices.
 //!
 //! Parity: pkg/controller/devicetainteviction.
 
@@ -94,9 +94,11 @@ fn the_loop(options: DeviceTaintEvictionOptions) -> Loop {
         .reads_index(indexes::SLICES_BY_POOL)
         .reads_index(indexes::SLICES_BY_TAINTED_DEVICE);
     if options.enable_rules {
-        the_loop = the_loop.enqueue_on::<DeviceTaintRule>(move |change, view, queue| {
-            of_rules.rule_changed(change, view, queue);
-        });
+        the_loop = the_loop
+            .enqueue_on::<DeviceTaintRule>(move |change, view, queue| {
+                of_rules.rule_changed(change, view, queue);
+            })
+            .reads_index(indexes::RULES_BY_SELECTOR);
     }
     if options.enable_workload_claims {
         the_loop = the_loop

@@ -11,9 +11,10 @@ use keleustes_plan::{Context, Delay, Memory, Now, Plan, ReconcileError, Requeue,
 use serde_json::json;
 
 use super::enqueue::claims_of;
+use super::indexes::{SLICES_BY_POOL, slices_value};
 use super::memory::{EvictionMemory, STATUS_PERIOD};
 use super::pods::{eviction_of, pods_of};
-use super::taints::{Rules, no_execute_rules, selects};
+use super::taints::{Rules, current_generation, no_execute_rules, selects};
 use super::{DeviceTaintEvictionOptions, NAME};
 
 const CONDITION: &str = "EvictionInProgress";
@@ -151,7 +152,7 @@ fn pending(
 
 /// What would happen if the effect of a rule was `NoExecute`. Nothing is enqueued or remembered.
 fn dry_run(view: &View<'_>, rule: &Arc<DeviceTaintRule>, options: &DeviceTaintEvictionOptions) -> String {
-    let would = pending(view, rule, &vec![rule], options);
+    let would = pending(view, rule, &Rules::Only(rule), options);
     let published = count(published_devices(view, rule), "published device", "published devices");
     let allocated = count(allocated_devices(view, rule), "allocated device", "allocated devices");
     let pods = count(would.pods, "pod", "pods");
@@ -162,22 +163,26 @@ fn dry_run(view: &View<'_>, rule: &Arc<DeviceTaintRule>, options: &DeviceTaintEv
     )
 }
 
-/// The devices of current slices that a rule selects.
-fn published_devices(view: &View<'_>, rule: &DeviceTaintRule) -> u64 {
+/// The devices of current slices that a rule selects. Only a rule that selects all devices needs a pass over all slices.
+pub(super) fn published_devices(view: &View<'_>, rule: &DeviceTaintRule) -> u64 {
     let Some(selector) = &rule.device_selector else { return 0 };
-    let mut current: BTreeMap<(&InternedStr, &InternedStr), i64> = BTreeMap::new();
-    for slice in view.all::<ResourceSlice>() {
-        let generation = current.entry((&slice.driver, &slice.pool)).or_insert(slice.pool_generation);
-        *generation = slice.pool_generation.max(*generation);
+    let slices: Vec<&Arc<ResourceSlice>> = match slices_value(selector) {
+        Some(value) => view.store::<ResourceSlice>().by_index(&SLICES_BY_POOL, &value).collect(),
+        None => view.all::<ResourceSlice>().collect(),
+    };
+    let mut current: BTreeMap<(&InternedStr, &InternedStr), Option<i64>> = BTreeMap::new();
+    let mut selected = 0;
+    for slice in slices {
+        let generation = current
+            .entry((&slice.driver, &slice.pool))
+            .or_insert_with(|| current_generation(view, &slice.driver, &slice.pool));
+        if *generation == Some(slice.pool_generation) {
+            let names = slice.devices.iter().map(|device| &device.name);
+            selected +=
+                names.filter(|name| selector.selects(&slice.driver, &slice.pool, name)).count() as u64;
+        }
     }
-    let is_current = |slice: &&Arc<ResourceSlice>| {
-        current.get(&(&slice.driver, &slice.pool)) == Some(&slice.pool_generation)
-    };
-    let selected = |slice: &Arc<ResourceSlice>| {
-        let devices = slice.devices.iter();
-        devices.filter(|device| selector.selects(&slice.driver, &slice.pool, &device.name)).count() as u64
-    };
-    view.all::<ResourceSlice>().filter(is_current).map(selected).sum()
+    selected
 }
 
 /// The results of all allocations that a rule selects.

@@ -6,9 +6,11 @@ use keleustes_objects::{
     AllocatedDevice, DeviceTaintRule, InternedStr, Key, NO_EXECUTE, ResourceClaim, ResourceSlice, Taint,
     Time, Toleration, Uid,
 };
-use keleustes_plan::View;
+use keleustes_plan::{Store, View};
 
-use super::indexes::{SLICES_BY_POOL, SLICES_BY_TAINTED_DEVICE, device_value, pool_value};
+use super::indexes::{
+    RULES_BY_SELECTOR, SLICES_BY_POOL, SLICES_BY_TAINTED_DEVICE, device_value, pool_value, values_selecting,
+};
 
 /// A rule that requires an eviction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,20 +44,38 @@ impl Eviction {
     }
 }
 
-/// The rules that apply, each with the effect `NoExecute`.
-pub(super) type Rules<'a> = Vec<&'a Arc<DeviceTaintRule>>;
+/// The rules that apply.
+pub(super) enum Rules<'a> {
+    /// Those with the effect `NoExecute`; none if rules are disabled.
+    NoExecute(Option<&'a Store<DeviceTaintRule>>),
+    /// This one, whatever its effect is, as in a dry run.
+    Only(&'a Arc<DeviceTaintRule>),
+}
+
+impl<'a> Rules<'a> {
+    /// The rules that select a device. A device has eight selectors, each of which is looked up.
+    pub(super) fn selecting(&self, device: &AllocatedDevice) -> Vec<&'a Arc<DeviceTaintRule>> {
+        match self {
+            Self::NoExecute(Some(rules)) if !rules.is_empty() => {
+                values_selecting(&device.driver, &device.pool, &device.device)
+                    .flat_map(|value| rules.by_index(&RULES_BY_SELECTOR, &value))
+                    .collect()
+            }
+            Self::NoExecute(_) => Vec::new(),
+            Self::Only(rule) => [*rule].into_iter().filter(|rule| selects(rule, device)).collect(),
+        }
+    }
+}
 
 /// All rules with the effect `NoExecute`; none if rules are disabled.
 pub(super) fn no_execute_rules<'a>(view: &View<'a>) -> Rules<'a> {
-    let rules = view.store_if_synced::<DeviceTaintRule>().into_iter().flat_map(|rules| rules.all());
-    rules.filter(|rule| rule.taint.effect == NO_EXECUTE).collect()
+    Rules::NoExecute(view.store_if_synced())
 }
 
-/// The eviction that the taints of a claim's devices require; `None` if all are tolerated. `rules` taint devices whatever
-/// their effect is, which a dry run uses.
+/// The eviction that the taints of a claim's devices require; `None` if all are tolerated.
 pub(super) fn eviction_for(view: &View<'_>, claim: &ResourceClaim, rules: &Rules<'_>) -> Option<Eviction> {
     claim.allocated_devices.iter().flatten().fold(None, |eviction, device| {
-        let by_rules = rules.iter().filter(|rule| selects(rule, device)).map(|rule| {
+        let by_rules = rules.selecting(device).into_iter().map(|rule| {
             let due = due(&rule.taint, &device.tolerations)?;
             let rule = RuleRef { key: rule.meta.key.clone(), uid: rule.meta.uid.clone() };
             Some(Eviction { due, rules: [rule].into() })

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod scale;
+
 const MARKING: &str =
     "event Normal DeviceTaintManagerEviction on Pod a/web uid=u-web: Marking for deletion\n";
 const CANCELS: &str = "event Normal DeviceTaintManagerEviction on Pod a/web uid=u-web: Cancelling deletion\n";

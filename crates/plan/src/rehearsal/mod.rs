@@ -451,6 +451,13 @@ impl RehearsalCluster {
     }
 }
 
+/// The rows of the caches that `work` reads on this thread, for tests that work does not grow with the number of objects.
+pub fn rows_read<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let before = crate::store::rows_read();
+    let result = work();
+    (result, crate::store::rows_read() - before)
+}
+
 /// Whether a transcript ends with a retry because of an error with this message, be it that of a write or of a read.
 #[must_use]
 pub fn is_retried_because(transcript: &str, message: &str) -> bool {
