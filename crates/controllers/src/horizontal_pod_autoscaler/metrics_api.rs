@@ -254,7 +254,7 @@ struct ContainerMetrics {
 
 impl PodMetrics {
     /// The usage in milli units; `None` if it is not reported. A negative one is nonsense, and scaling by it would remove
-    /// pods that work.
+    /// pods that work; so is one beyond all numbers, and scaling by it would fill the cluster.
     fn usage(&self, resource: &str, container: &str) -> Result<Option<i64>, String> {
         let amounts: Option<Vec<i64>> = if container.is_empty() {
             let usages =
@@ -267,6 +267,9 @@ impl PodMetrics {
         let Some(amounts) = amounts else { return Ok(None) };
         if amounts.iter().any(|amount| *amount < 0) {
             return Err(format!("negative usage of {resource} reported for pod {}", self.metadata.name));
+        }
+        if amounts.contains(&i64::MAX) {
+            return Err(format!("impossible usage of {resource} reported for pod {}", self.metadata.name));
         }
         Ok(Some(amounts.into_iter().fold(0, i64::saturating_add)))
     }

@@ -480,7 +480,15 @@ fn nonsense_is_bounded_and_changes_no_replicas() {
             .with_response(POD_METRICS, pod_metrics(&[item, sample("web-1", "500m")]))
             .reconcile(&a_loop, key())
     };
-    for nonsense in [json!("NaN"), json!("-1"), json!("1e"), json!({}), json!("")] {
+    for nonsense in [
+        json!("NaN"),
+        json!("-1"),
+        json!("1e"),
+        json!({}),
+        json!(""),
+        json!("1000000000000000000"),
+        json!("9E"),
+    ] {
         let transcript = cpu_of(nonsense.clone());
         assert_eq!(written_size(&transcript), None, "{nonsense}");
         assert!(
@@ -488,7 +496,7 @@ fn nonsense_is_bounded_and_changes_no_replicas() {
             "{transcript}"
         );
     }
-    let transcript = cpu_of(json!("1000000000000000000"));
+    let transcript = cpu_of(json!("1000000000000000"));
     assert_eq!(written_size(&transcript), Some(4), "limited to twice the size");
     let mut foreign = sample("web-0", "9");
     foreign["metadata"]["namespace"] = json!("elsewhere");
