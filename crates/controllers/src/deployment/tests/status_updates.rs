@@ -131,7 +131,18 @@ fn progressing_exists_only_with_a_deadline() {
         assert_eq!(written_condition(cluster(endless, [new(3, 2)]), "Progressing"), Value::Null);
     }
     // After completion, failing pods do not count as a stalled rollout.
-    check(cluster(halfway(&progress("True", "NewReplicaSetAvailable", 900)), [new(3, 2)]), "");
+    let completed = || halfway(&progress("True", "NewReplicaSetAvailable", 900));
+    check(cluster(completed(), [new(3, 2)]), "");
+    // Nor does their return count as a rollout that progresses.
+    let one_returned = with_field(completed(), "/status/availableReplicas", json!(1));
+    assert_eq!(reason(one_returned, vec![new(3, 2)]), "NewReplicaSetAvailable");
+    // Pods of another ReplicaSet do: a new rollout has begun.
+    let another = with_field(completed(), "/status/updatedReplicas", json!(0));
+    assert_eq!(reason(another, vec![new(1, 0), old(3, 3)]), "ReplicaSetUpdated");
+}
+
+fn reason(deployment: Value, sets: Vec<Value>) -> Value {
+    written_condition(cluster(deployment, sets), "Progressing")["reason"].take()
 }
 
 /// Proves DEP-84, DEP-120.

@@ -220,6 +220,14 @@ fn discovery_distinguishes_a_missing_object_from_a_missing_scale() {
         sync(&mut max_unavailable(&pods).with_discovery(Ok(failed))).failure(),
         "the server is on fire"
     );
+    // Where all of a root failed, what was discovered before still counts.
+    let mut partial = discovery();
+    partial.failed.insert("apis".to_owned(), "the server is on fire".to_owned());
+    let known = [of_gadget(pod("p"))];
+    assert_eq!(
+        sync(&mut max_unavailable(&known).with_discovery(Ok(partial))).failure(),
+        "found no controllers for pod \"p\""
+    );
 }
 
 /// Proves PDB-31.

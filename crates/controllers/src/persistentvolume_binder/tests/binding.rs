@@ -127,6 +127,8 @@ fn capacity_is_written_when_the_claim_becomes_bound() {
     assert_eq!(capacity_after(pending.clone(), more.clone()), Some(json!({"storage": "2Gi", "x/y": "1"})));
     let equal = with(pending.clone(), &[("/status/capacity", json!({"storage": "2048Mi"}))]);
     assert_eq!(capacity_after(equal, more.clone()), Some(json!({"storage": "2048Mi"})));
+    let smaller = with(pending.clone(), &[("/status/capacity", json!({"storage": "1Gi"}))]);
+    assert_eq!(capacity_after(smaller, more.clone()), Some(json!({"storage": "2Gi", "x/y": "1"})));
     assert_eq!(capacity_after(bound.clone(), more.clone()), None);
     let other_modes = with(more.clone(), &[("/spec/accessModes", json!(["ReadWriteOnce", "ReadOnlyMany"]))]);
     assert_eq!(capacity_after(bound, other_modes), Some(json!({"storage": "1Gi"})));
