@@ -55,7 +55,8 @@ impl Curve {
         left.plus(&three_x, &prime) == right
     }
 
-    fn coordinate_bytes(self) -> usize {
+    /// The length of a coordinate.
+    pub(crate) fn coordinate_bytes(self) -> usize {
         match self {
             Self::P224 => 28,
             Self::P256 => 32,

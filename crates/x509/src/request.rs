@@ -274,6 +274,13 @@ impl<'a> KeyInfo<'a> {
                 let id = Reader::new(parameters).expect(OBJECT_ID).and_then(der::object_id);
                 let id = id.map_err(|_| RequestError::from("x509: invalid ECDSA parameters"))?;
                 let curve = Curve::from_object_id(id).ok_or("x509: unsupported elliptic curve")?;
+                // In the order and with the texts of `ecdsa.ParseUncompressedPublicKey`.
+                if self.key.first() != Some(&4) {
+                    return Err("ecdsa: invalid uncompressed public key".into());
+                }
+                if self.key.len() != 1 + 2 * curve.coordinate_bytes() {
+                    return Err(RequestError(format!("invalid {curve:?} point encoding")));
+                }
                 if !curve.contains(&self.key) {
                     return Err(RequestError(format!("{curve:?} point not on curve")));
                 }

@@ -11,6 +11,8 @@ use keleustes_objects::SecretBytes;
 use keleustes_x509::certificate::SigningAlgorithm;
 use keleustes_x509::{Certificate, Curve, PublicKey, certificates_from_pem, pem};
 
+use super::curve_p224::P224Key;
+
 /// A CA certificate and its private key, whose memory is wiped when it is dropped.
 pub struct CertificateAuthority {
     certificate: Certificate,
@@ -20,6 +22,7 @@ pub struct CertificateAuthority {
 enum PrivateKey {
     Rsa(Box<RsaKeyPair>),
     Ecdsa(Curve, Box<EcdsaKeyPair>),
+    P224(Box<P224Key>),
     Ed25519(Box<Ed25519KeyPair>),
 }
 
@@ -64,7 +67,9 @@ impl CertificateAuthority {
     pub fn algorithm(&self) -> SigningAlgorithm {
         match &self.key {
             PrivateKey::Rsa(_) => SigningAlgorithm::RsaSha256,
-            PrivateKey::Ecdsa(Curve::P224 | Curve::P256, _) => SigningAlgorithm::EcdsaSha256,
+            PrivateKey::P224(_) | PrivateKey::Ecdsa(Curve::P224 | Curve::P256, _) => {
+                SigningAlgorithm::EcdsaSha256
+            }
             PrivateKey::Ecdsa(Curve::P384, _) => SigningAlgorithm::EcdsaSha384,
             PrivateKey::Ecdsa(Curve::P521, _) => SigningAlgorithm::EcdsaSha512,
             PrivateKey::Ed25519(_) => SigningAlgorithm::Ed25519,
@@ -85,6 +90,7 @@ impl CertificateAuthority {
                 Ok(signature)
             }
             PrivateKey::Ecdsa(_, key) => Ok(key.sign(&random, message).map_err(failed)?.as_ref().to_vec()),
+            PrivateKey::P224(key) => key.sign(message),
             PrivateKey::Ed25519(key) => Ok(key.try_sign(message).map_err(failed)?.as_ref().to_vec()),
         }
     }
@@ -117,7 +123,8 @@ impl PrivateKey {
     }
 
     fn sec1(der: &[u8]) -> Option<Self> {
-        Self::ecdsa(|curve| EcdsaKeyPair::from_private_key_der(curve, der).ok())
+        let p224 = || P224Key::from_sec1(der).map(|key| Self::P224(Box::new(key)));
+        Self::ecdsa(|curve| EcdsaKeyPair::from_private_key_der(curve, der).ok()).or_else(p224)
     }
 
     fn pkcs8(der: &[u8]) -> Option<Self> {
@@ -127,7 +134,8 @@ impl PrivateKey {
             let key = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok()?;
             Some(Self::Ed25519(Box::new(key)))
         };
-        rsa().or_else(ecdsa).or_else(ed25519)
+        let p224 = || P224Key::from_pkcs8(der).map(|key| Self::P224(Box::new(key)));
+        rsa().or_else(ecdsa).or_else(p224).or_else(ed25519)
     }
 
     fn ecdsa(read: impl Fn(&'static EcdsaSigningAlgorithm) -> Option<EcdsaKeyPair>) -> Option<Self> {
@@ -142,6 +150,7 @@ impl PrivateKey {
             Self::Ecdsa(curve, key) => {
                 PublicKey::Ecdsa { curve: *curve, point: key.public_key().as_ref().to_vec() }
             }
+            Self::P224(key) => PublicKey::Ecdsa { curve: Curve::P224, point: key.public_point() },
             Self::Ed25519(key) => PublicKey::Ed25519(key.public_key().as_ref().to_vec()),
         }
     }

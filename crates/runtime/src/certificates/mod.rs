@@ -4,6 +4,7 @@
 //! it is replaced.
 
 mod authority;
+mod curve_p224;
 mod verify;
 
 use std::path::Path;

@@ -11,6 +11,8 @@ use aws_lc_rs::signature::{
 };
 use keleustes_x509::{CertificateRequest, Curve, Hash, PublicKey, SignatureAlgorithm};
 
+use super::curve_p224;
+
 const UNSUPPORTED: &str = "x509: cannot verify signature: algorithm unimplemented";
 
 /// The longest RSA key whose signatures are verified: the time grows with the cube of its length.
@@ -34,6 +36,10 @@ pub fn verify_signature(request: &CertificateRequest) -> Result<(), String> {
         ) => {
             let is_pss = matches!(algorithm, SignatureAlgorithm::RsaPss(_));
             verify_rsa(modulus, *exponent, (is_pss, hash), message, signature)
+        }
+        (PublicKey::Ecdsa { curve: Curve::P224, point }, SignatureAlgorithm::Ecdsa(hash)) => {
+            let verified = curve_p224::verifies(point, hash, message, signature);
+            verified.then_some(()).ok_or_else(|| "x509: ECDSA verification failure".to_owned())
         }
         (PublicKey::Ecdsa { curve, point }, SignatureAlgorithm::Ecdsa(hash)) => {
             let algorithm = ecdsa(*curve, hash)?;

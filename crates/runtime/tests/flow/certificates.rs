@@ -87,18 +87,50 @@ fn refused_reviews() -> FaultRule {
     FaultRule::new(InjectedFault::RawBody { code: 201, body }).target("subjectaccessreviews")
 }
 
+/// The files of a CA.
+struct Ca(tempfile::TempDir);
+
+impl Ca {
+    /// A CA that ends with this year.
+    fn until(year: i32) -> Self {
+        let ca = Self(tempfile::tempdir().unwrap());
+        ca.replace(year);
+        ca
+    }
+
+    /// Writes a new pair.
+    fn replace(&self, year: i32) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut parameters = rcgen::CertificateParams::default();
+        parameters.not_after = rcgen::date_time_ymd(year, 12, 31);
+        let certificate = parameters.self_signed(&key).unwrap();
+        std::fs::write(self.0.path().join("crt"), certificate.pem()).unwrap();
+        std::fs::write(self.0.path().join("key"), key.serialize_pem()).unwrap();
+    }
+
+    fn load(&self) -> Arc<CertificateSigner> {
+        CertificateSigner::load(&self.0.path().join("crt"), &self.0.path().join("key")).unwrap()
+    }
+}
+
 /// A signer with a CA of its own.
 fn signer(signers: &[&'static str]) -> Controller {
-    let directory = tempfile::tempdir().unwrap();
-    let (certificate, key_file) = (directory.path().join("crt"), directory.path().join("key"));
-    let key = rcgen::KeyPair::generate().unwrap();
-    let ca = rcgen::CertificateParams::default().self_signed(&key).unwrap();
-    std::fs::write(&certificate, ca.pem()).unwrap();
-    std::fs::write(&key_file, key.serialize_pem()).unwrap();
-    let authority = CertificateSigner::load(&certificate, &key_file).unwrap();
+    slow_signer(signers, &Ca::until(4095).load(), Duration::ZERO)
+}
+
+/// A signer that takes some time for each signature, so that something can happen meanwhile.
+fn slow_signer(signers: &[&'static str], authority: &Arc<CertificateSigner>, time: Duration) -> Controller {
     let built_in = |name: &&'static str| {
         let authority = authority.clone();
-        BuiltInSigner { name, sign: Arc::new(move |job| Box::pin(authority.clone().sign(job))) }
+        let sign = move |job| {
+            let authority = authority.clone();
+            let signed = async move {
+                tokio::time::sleep(time).await;
+                authority.sign(job).await
+            };
+            Box::pin(signed) as keleustes_plan::BoxFuture<'static, Result<String, String>>
+        };
+        BuiltInSigner { name, sign: Arc::new(sign) }
     };
     let signers = signers.iter().map(built_in).collect();
     let options =
@@ -249,6 +281,107 @@ async fn legacy_request_cannot_be_created_but_a_stored_one_is_signed() {
     cluster.server.seed(with_condition(legacy, "Approved")).unwrap();
     wait(Duration::from_secs(1)).await;
     assert!(stored(&cluster, "legacy")["status"]["certificate"].is_string());
+    cluster.stop(running).await;
+}
+
+/// The PUTs of statuses: their codes.
+fn status_puts(cluster: &TestCluster) -> Vec<u16> {
+    let puts = cluster.writes().into_iter().filter(|one| one.method == Method::PUT);
+    puts.map(|put| put.code).collect()
+}
+
+/// An approved request whose signature takes five seconds, and what happens to it after one.
+async fn changed_while_signed(change: impl FnOnce(&TestCluster)) -> TestCluster {
+    let cluster = TestCluster::new();
+    cluster.server.seed(with_condition(kubelet_client("r"), "Approved")).unwrap();
+    let authority = Ca::until(4095);
+    let kubelet = [certificates::KUBE_APISERVER_CLIENT_KUBELET];
+    let running = cluster.start(slow_signer(&kubelet, &authority.load(), Duration::from_secs(5))).await;
+    wait(Duration::from_secs(1)).await;
+    assert!(status_puts(&cluster).is_empty(), "it is being signed");
+    change(&cluster);
+    wait(HOUR).await;
+    running.stop().await;
+    cluster
+}
+
+/// Proves CSRS-111.
+#[tokio::test(start_paused = true)]
+async fn certificate_of_a_request_that_is_decided_meanwhile_is_thrown_away() {
+    for decision in ["Denied", "Failed"] {
+        let cluster = changed_while_signed(|cluster| {
+            let mut request = stored(cluster, "r");
+            let decided = json!({"type": decision, "status": "True", "reason": "Operator"});
+            request["status"]["conditions"].as_array_mut().unwrap().push(decided);
+            cluster.server.seed(request).unwrap();
+        })
+        .await;
+        assert_eq!(status_puts(&cluster), [409], "{decision}");
+        assert_eq!(stored(&cluster, "r")["status"]["certificate"], Value::Null, "{decision}");
+        let found = conditions(&cluster, "r");
+        assert_eq!(found[1], (decision.to_owned(), "Operator".to_owned()), "{found:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_is_changed_while_it_is_signed_is_signed_again() {
+    let cluster = changed_while_signed(|cluster| {
+        let mut request = stored(cluster, "r");
+        request["metadata"]["labels"] = json!({"touched": "1"});
+        cluster.server.seed(request).unwrap();
+    })
+    .await;
+    assert_eq!(status_puts(&cluster), [409, 200]);
+    let request = stored(&cluster, "r");
+    assert!(request["status"]["certificate"].is_string());
+    assert_eq!(request["metadata"]["labels"]["touched"], "1", "the change is not lost");
+}
+
+/// The certificate is for the key of the new request, though the old one had the same name.
+#[tokio::test(start_paused = true)]
+async fn request_that_is_replaced_while_it_is_signed_gets_a_certificate_for_its_own_key() {
+    let cluster = changed_while_signed(|cluster| {
+        assert!(cluster.server.remove(CSRS, "", "r"));
+        cluster.server.seed(with_condition(kubelet_client("r"), "Approved")).unwrap();
+    })
+    .await;
+    let codes = status_puts(&cluster);
+    assert!(codes.len() == 2 && codes[0] == 409 && codes[1] == 200, "{codes:?}");
+    let request = stored(&cluster, "r");
+    let decoded = |value: &Value| BASE64_STANDARD.decode(value.as_str().unwrap()).unwrap();
+    let asked = decoded(&request["spec"]["request"]);
+    let asked = keleustes_x509::CertificateRequest::from_pem(&asked).unwrap();
+    let issued = keleustes_x509::certificates_from_pem(&decoded(&request["status"]["certificate"])).unwrap();
+    assert_eq!(issued[0].public_key, asked.public_key);
+}
+
+/// Proves CSRS-118.
+#[tokio::test(start_paused = true)]
+async fn request_that_is_deleted_while_it_is_signed_is_forgotten_after_one_put() {
+    let cluster = changed_while_signed(|cluster| assert!(cluster.server.remove(CSRS, "", "r"))).await;
+    assert_eq!(status_puts(&cluster), [404]);
+    assert!(cluster.server.object(CSRS, "", "r").is_none(), "it is not created again");
+}
+
+/// Proves CSRS-114.
+#[tokio::test(start_paused = true)]
+async fn expired_ca_signs_nothing_until_its_files_are_renewed() {
+    let cluster = TestCluster::new();
+    let authority = Ca::until(2024);
+    let kubelet = [certificates::KUBE_APISERVER_CLIENT_KUBELET];
+    let running = cluster.start(slow_signer(&kubelet, &authority.load(), Duration::ZERO)).await;
+    cluster.server.seed(with_condition(kubelet_client("r"), "Approved")).unwrap();
+    wait(Duration::from_secs(60)).await;
+    assert!(status_puts(&cluster).is_empty(), "neither a certificate nor a condition");
+    authority.replace(4095);
+    cluster.server.seed(with_condition(kubelet_client("new"), "Approved")).unwrap();
+    wait(Duration::from_millis(100)).await;
+    assert!(stored(&cluster, "new")["status"]["certificate"].is_string(), "an event needs no retry");
+    assert_eq!(stored(&cluster, "r")["status"]["certificate"], Value::Null, "its backoff is not over");
+    // 200 ms, 400 ms … 51.2 s: the ninth retry is after 102 s.
+    wait(Duration::from_secs(60)).await;
+    assert!(stored(&cluster, "r")["status"]["certificate"].is_string(), "its next retry");
+    assert_eq!(conditions(&cluster, "r"), [("Approved".to_owned(), "Operator".to_owned())]);
     cluster.stop(running).await;
 }
 
