@@ -75,7 +75,7 @@ fn systemd_unit_keeps_secrets_out_of_files_and_restricts_the_process() {
         service.lines().filter_map(|line| line.strip_prefix(setting)?.strip_prefix('=')).collect()
     };
     for (setting, wanted) in [
-        ("LimitCORE", vec!["0"]),
+        ("LimitCORE", vec!["1"]),
         ("UMask", vec!["0077"]),
         ("ProtectProc", vec!["invisible"]),
         ("SystemCallFilter", vec!["@system-service", "~@privileged @resources"]),

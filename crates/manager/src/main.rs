@@ -4,6 +4,7 @@ mod certificates;
 mod check;
 mod command;
 mod controller_selection;
+mod core_dumps;
 mod explain_command;
 mod identity;
 mod inspect;
@@ -30,6 +31,8 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    // Before anything secret is read.
+    let forbidden = core_dumps::forbid();
     let called: Vec<String> =
         std::env::args_os().take(2).map(|arg| arg.to_string_lossy().into_owned()).collect();
     if let Some(end) = called
@@ -51,6 +54,9 @@ fn main() -> ExitCode {
     tracing::info!(version = identity::KUBERNETES_VERSION, %program, "Starting");
     keleustes_client::set_commit(identity::COMMIT);
     options.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    if let Err(error) = forbidden {
+        tracing::warn!(%error, "core dumps cannot be forbidden, and would contain private keys");
+    }
     for line in options.flag_lines().iter().filter(|_| options.logs.verbosity >= 1) {
         tracing::info!("{line}");
     }

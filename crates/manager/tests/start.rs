@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 struct Ended {
     code: Option<i32>,
     stderr: String,
+    /// `/proc/PID/limits` while it ran; empty if it exited by itself.
+    limits: String,
 }
 
 /// Runs the program until it exits; after a timeout it is killed and has no exit code.
@@ -45,18 +47,20 @@ fn run_until(args: &[&str], words: Option<&'static str>) -> Ended {
         text
     });
     let deadline = Instant::now() + Duration::from_secs(30);
+    let mut limits = String::new();
     let code = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status.code();
         }
         if Instant::now() > deadline || said.try_recv().is_ok() {
+            limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap_or_default();
             child.kill().unwrap();
             child.wait().unwrap();
             break None;
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    Ended { code, stderr: reader.join().unwrap() }
+    Ended { code, stderr: reader.join().unwrap(), limits }
 }
 
 /// `--secure-port` with a free port; tests run in parallel, so each uses its own.
@@ -198,4 +202,18 @@ fn version_is_logged_first_and_pages_are_served_before_leader_election() {
     let at = |words: &str| said.find(words).unwrap_or_else(|| panic!("{words} in {said}"));
     assert!(at("\"Starting\" version=") < at("Serving securely on"), "{said}");
     assert!(at("Serving securely on") < at("Attempting to acquire leader lease"), "{said}");
+}
+
+/// A core dump would contain private keys. With a limit of 1 the kernel neither writes a file nor starts a handler.
+#[test]
+#[cfg(target_os = "linux")]
+fn core_dumps_are_forbidden() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // Children inherit the limit: without the program's own they could dump.
+    let maximum = getrlimit(Resource::Core).maximum;
+    setrlimit(Resource::Core, Rlimit { current: maximum, maximum }).unwrap();
+    let limits = standing_by().limits;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+    let [soft, hard, _] = line.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{line}") };
+    assert!(soft == hard && ["0", "1"].contains(&soft), "{line}");
 }
