@@ -66,6 +66,10 @@ const PORT: &str = "port";
 
 static NODES: Resource = Resource::cluster("", "v1", "nodes", "Node");
 static LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
+/// Every node gets 256 addresses for pods out of this range, which suffices for 8192 nodes. Nodes, Services, and pods that
+/// start before their node has its range have other addresses.
+const POD_RANGE: &str = "10.32.0.0/11";
+
 /// Hollow nodes are called like this, with a number.
 const NODE_PREFIX: &str = "hollow-";
 
@@ -392,6 +396,8 @@ fn manager_flags(serving: &RunningServer, folder: &Path, port: u16) -> anyhow::R
         format!("--service-account-private-key-file={}", file(TOKEN_KEY).display()),
         format!("--root-ca-file={}", file("ca.crt").display()),
         "--use-service-account-credentials=true".to_owned(),
+        "--allocate-node-cidrs=true".to_owned(),
+        format!("--cluster-cidr={POD_RANGE}"),
         format!("--secure-port={port}"),
     ];
     if port != 0 {

@@ -193,6 +193,57 @@ const FILES: &[Row] = &[
     ("--allow-metric-labels-manifest=absent", "metrics.allowListMappingManifest"),
 ];
 
+/// Used like [`FILES`], after `--allocate-node-cidrs`: the messages are those of the original.
+const NODE_RANGES: &[Row] = &[
+    ("--cluster-cidr=10.0.0.0", "err=\"invalid CIDR[0]: <nil> (invalid CIDR address: 10.0.0.0)\""),
+    ("--cluster-cidr=", "err=\"invalid CIDR[0]: <nil> (invalid CIDR address: )\""),
+    ("--cluster-cidr=10.0.0.0/33", "err=\"invalid CIDR[0]: <nil> (invalid CIDR address: 10.0.0.0/33)\""),
+    ("--cluster-cidr=10.0.0.0/16,", "err=\"invalid CIDR[1]: <nil> (invalid CIDR address: )\""),
+    (
+        "--cluster-cidr=10.0.0.0/16,10.0.128.0/17",
+        "err=\"len of ClusterCIDRs==2 and they are not configured as dual stack (at least one from each IPFamily\"",
+    ),
+    (
+        "--cluster-cidr=10.0.0.0/16,10.1.0.0/16,fd00::/48",
+        "err=\"length of clusterCIDRs is:3 more than max allowed of 2\"",
+    ),
+    (
+        "--cluster-cidr=10.0.0.0/25",
+        "err=\"Controller: Invalid --cluster-cidr, mask size of cluster CIDR must be less than or equal to \
+         --node-cidr-mask-size configured for CIDR family\"",
+    ),
+    (
+        "--cluster-cidr=10.0.0.0/16,fd00::/48 --node-cidr-mask-size=24",
+        "err=\"usage of --node-cidr-mask-size is not allowed with dual-stack clusters\"",
+    ),
+    (
+        "--cluster-cidr=10.0.0.0/16 --node-cidr-mask-size=24 --node-cidr-mask-size-ipv4=24",
+        "err=\"usage of --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6 is not allowed if \
+         --node-cidr-mask-size is set. For dual-stack clusters please unset it and use IPFamily specific flags\"",
+    ),
+    (
+        "--cluster-cidr=10.0.0.0/16 --node-cidr-mask-size-ipv6=64",
+        "err=\"usage of --node-cidr-mask-size-ipv6 is not allowed for a single-stack IPv4 cluster\"",
+    ),
+    (
+        "--cluster-cidr=fd00::/48 --node-cidr-mask-size-ipv4=24",
+        "err=\"usage of --node-cidr-mask-size-ipv4 is not allowed for a single-stack IPv6 cluster\"",
+    ),
+    ("--cluster-cidr=fd00::/40", "err=\"New CIDR set failed; the node CIDR size is too big\""),
+    (
+        "--cluster-cidr=10.0.0.0/16 --service-cluster-ip-range=10.96.0.0/16,10.97.0.0/16",
+        "err=\"serviceCIDR and secondaryServiceCIDR are not dualstack (from different IPfamiles)\"",
+    ),
+    (
+        "--cluster-cidr=10.0.0.0/16 --service-cluster-ip-range=10.96.0.0/16,fd00::/112,10.97.0.0/16",
+        "--service-cluster-ip-range can not contain more than two entries",
+    ),
+    (
+        "--cluster-cidr=10.0.0.0/16 --cidr-allocator-type=CloudAllocator",
+        "built-in cloud providers are disabled. The ipam CloudAllocator is not available",
+    ),
+];
+
 /// Kubeconfigs: the lines of a cluster, those of a user, and the expected error. `;` starts a new line.
 const KUBECONFIGS: &[(&str, &str, &str)] = &[
     ("server: ''", "token: t", "bad server address"),
@@ -303,6 +354,11 @@ const OTHER_FILES: &[(&str, &str)] = &[
 /// Input that looks wrong and is valid: the program keeps running.
 const NO_ERRORS: &[(&str, &str)] = &[
     ("--leader-migration-config=garbage --secure-port=0", "nobody migrates unless asked to"),
+    ("--cluster-cidr=10.0.0.0 --secure-port=0", "nobody assigns ranges unless asked to"),
+    (
+        "--allocate-node-cidrs --cluster-cidr=10.0.0.0/16 --service-cluster-ip-range=10.0.0.0/8 --secure-port=0",
+        "nodes wait for a range outside of that of the Services",
+    ),
     (
         "--secure-port={port} --tls-cert-file=expired.crt --tls-private-key-file=expired.key",
         "clients judge certificates",
@@ -361,6 +417,8 @@ fn rows() -> Vec<(String, String)> {
     let quiet = "--bind-address=127.0.0.1 --authentication-skip-lookup --kubeconfig=good";
     let mut rows: Vec<_> = FLAGS.iter().map(|(args, said)| (args.to_string(), said.to_string())).collect();
     rows.extend(FILES.iter().map(|(args, said)| (format!("{quiet} {args}"), said.to_string())));
+    let ranges = format!("{quiet} --secure-port=0 --allocate-node-cidrs");
+    rows.extend(NODE_RANGES.iter().map(|(args, said)| (format!("{ranges} {args}"), said.to_string())));
     let kubeconfigs = KUBECONFIGS.iter().map(|(_, _, said)| ("kubeconfig", *said)).enumerate();
     let others = OTHER_FILES.iter().map(|(_, said)| ("other", *said)).enumerate();
     let named = kubeconfigs.chain(others).map(|(at, (name, said))| (format!("{name}-{at}"), said));
@@ -448,7 +506,7 @@ fn invalid_input_ends_with_one_clear_line_and_code_one() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = listener.local_addr().unwrap().port();
     let rows = rows();
-    assert!(rows.len() >= 120, "{}", rows.len());
+    assert!(rows.len() >= 135, "{}", rows.len());
     let (left, complaints) = (Mutex::new(rows.iter()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -56,7 +56,7 @@ fn systemd_unit_has_the_flags_of_the_manifest() {
 
 #[test]
 fn systemd_unit_protects_secrets_of_the_process() {
-    let settings = ["LimitCORE=0", "UMask=0077", "ProtectProc=invisible", "SystemCallFilter=@system-service"];
+    let settings = ["LimitCORE=1", "UMask=0077", "ProtectProc=invisible", "SystemCallFilter=@system-service"];
     for setting in settings {
         assert!(UNIT.lines().any(|line| line == setting), "{setting} is missing");
     }
