@@ -298,12 +298,15 @@ impl Kernel {
             self.authorize(&call)?;
             return self.log(&call, log).map(|document| Some(Reply::Document(document)));
         }
-        let route = request::route(&self.registry, &request.path)?;
+        let route = match request::route(&self.registry, &request.path) {
+            Ok(route) => route,
+            Err(error) => return self.authorize_unserved(&user, request).and(Err(error)),
+        };
         let target = match route {
             Some(Route::Resource(target)) => target,
-            route => {
+            None => return self.authorize_unserved(&user, request).map(|()| None),
+            Some(route) => {
                 self.authorize_path(&user, &answer.verb, &request.path)?;
-                let Some(route) = route else { return Ok(None) };
                 if request.method != http::Method::GET {
                     return Err(Status::method_not_allowed());
                 }
@@ -313,7 +316,13 @@ impl Kernel {
         answer.resource = access_name(&target);
         self.warnings.extend(warnings::for_kind(target.resource));
         self.refuse_failing(target.resource.group, target.resource.version)?;
-        let call = Call::new(target, request, user)?;
+        let call = match Call::new(target, request, user) {
+            Ok(call) => call,
+            Err(error) => {
+                let user = answer.user.as_ref();
+                return user.map_or(Ok(()), |user| self.authorize_unserved(user, request)).and(Err(error));
+            }
+        };
         call.verb.as_str().clone_into(&mut answer.verb);
         self.authorize(&call)?;
         if call.verb == Verb::Watch {

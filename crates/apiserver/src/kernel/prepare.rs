@@ -123,14 +123,38 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, user: &User, now: 
         Strategy::Plain if resource.kind == "PodGroup" => {
             protect_pod_group(object);
         }
-        Strategy::DeviceTaintRule => {
-            if let Some(taint) = object.pointer_mut("/spec/taint").filter(|taint| taint.is_object())
-                && taint.get("timeAdded").is_none_or(Value::is_null)
-            {
-                taint["timeAdded"] = json!(seconds(now));
-            }
-        }
+        _ if has_device_taints(resource) => set_taint_times(object, now),
         _ => {}
+    }
+}
+
+/// Whether objects of the resource contain taints of devices.
+fn has_device_taints(resource: &Resource) -> bool {
+    matches!(resource.kind, "DeviceTaintRule" | "ResourceSlice")
+}
+
+/// Gives taints of devices the current time unless they have one.
+fn set_taint_times(object: &mut Value, now: Timestamp) {
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let set = |taint: &mut Value| {
+        if taint.is_object() && taint["timeAdded"].is_null() {
+            taint["timeAdded"] = json!(seconds(now));
+        }
+    };
+    spec.get_mut("taint").into_iter().for_each(set);
+    for device in spec.get_mut("devices").and_then(Value::as_array_mut).into_iter().flatten() {
+        device.get_mut("taints").and_then(Value::as_array_mut).into_iter().flatten().for_each(set);
+    }
+}
+
+/// The time of a rule's taint is that of its effect, unless the client changes both.
+fn update_taint_time(old: &Value, rule: &mut Value, now: Timestamp) {
+    let of = |rule: &Value, field: &str| rule.pointer(&format!("/spec/taint/{field}")).cloned();
+    if of(old, "effect") != of(rule, "effect")
+        && of(old, "timeAdded") == of(rule, "timeAdded")
+        && let Some(taint) = rule.pointer_mut("/spec/taint").filter(|taint| taint.is_object())
+    {
+        taint["timeAdded"] = json!(seconds(now));
     }
 }
 
@@ -206,7 +230,7 @@ pub(crate) fn update(
     now: Timestamp,
 ) {
     match subresource {
-        None => update_main(resource, old, new),
+        None => update_main(resource, old, new, now),
         Some("finalize") => {
             keep(old, new, "status");
             if new.pointer("/spec/finalizers") == Some(&json!([])) {
@@ -239,11 +263,15 @@ pub(crate) fn update(
     }
 }
 
-fn update_main(resource: &Resource, old: &Value, new: &mut Value) {
+fn update_main(resource: &Resource, old: &Value, new: &mut Value, now: Timestamp) {
     if resource.has_status() {
         keep(old, new, "status");
     }
+    if has_device_taints(resource) {
+        set_taint_times(new, now);
+    }
     match resource.strategy {
+        Strategy::DeviceTaintRule => update_taint_time(old, new, now),
         Strategy::Namespace | Strategy::CertificateSigningRequest => keep(old, new, "spec"),
         Strategy::PersistentVolumeClaim => share_data_source(new),
         Strategy::Service => drop_by_type(old, new),

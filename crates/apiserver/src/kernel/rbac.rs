@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Kernel;
 use super::metadata::{meta, meta_str};
-use super::request::{Call, Verb};
+use super::request::{Call, Request, RequestInfo, Verb};
 use super::resources;
 use super::status::{ApiResult, Status, StatusReason};
 use super::store::SharedObject;
@@ -71,7 +71,49 @@ impl Kernel {
             call.verb.as_str(),
             target.resource.group,
         );
-        Err(refusal(target.resource, target.name(), &why))
+        Err(refusal(target.resource, named, &why))
+    }
+
+    /// Rejects a request that cannot be served, and that its user is not allowed to make: kube-apiserver authorizes before it
+    /// looks for the resource. What is not about a resource is authorized by its path.
+    pub(crate) fn authorize_unserved(&self, user: &User, request: &Request) -> ApiResult<()> {
+        let Some(info) = RequestInfo::parse(request) else {
+            return self.authorize_path(user, &request.method.as_str().to_lowercase(), &request.path);
+        };
+        let resource = match info.subresource.as_str() {
+            "" => info.resource.clone(),
+            subresource => format!("{}/{subresource}", info.resource),
+        };
+        let attributes = Attributes {
+            verb: info.verb,
+            group: &info.group,
+            resource: &resource,
+            name: &info.name,
+            namespace: &info.namespace,
+            path: "",
+        };
+        if !self.options.rbac || self.allows(user, &attributes).is_some() {
+            return Ok(());
+        }
+        let place = match info.namespace.as_str() {
+            "" => "at the cluster scope".to_owned(),
+            namespace => format!("in the namespace {namespace:?}"),
+        };
+        let qualified = match info.group.as_str() {
+            "" => info.resource.clone(),
+            group => format!("{}.{group}", info.resource),
+        };
+        let object = match info.name.as_str() {
+            "" => qualified,
+            name => format!("{qualified} {name:?}"),
+        };
+        let message = format!(
+            "{object} is forbidden: User {:?} cannot {} resource {resource:?} in API group {:?} {place}",
+            user.name, info.verb, info.group
+        );
+        let mut status = Status::new(StatusReason::Forbidden, message);
+        (status.group, status.kind, status.name) = (info.group, info.resource, info.name);
+        Err(status)
     }
 
     /// Rejects a non-resource request its user is not allowed to make.

@@ -194,7 +194,14 @@ impl<'a> Call<'a> {
         let query = Query::parse(&request.query);
         let verb = verb(&target, request, &query)?;
         let custom = target.resource.is_custom();
-        let representation = Representation::negotiate(&request.accept, query.text("includeObject"), custom)?;
+        let has_table =
+            target.resource.group != "resource.k8s.io" || target.subresource.as_deref() != Some("status");
+        let representation =
+            match Representation::negotiate(&request.accept, query.text("includeObject"), custom)? {
+                // In this group the status is not printed: the next media range, which is JSON, counts.
+                Representation::Table(_) if !has_table => Representation::Full,
+                negotiated => negotiated,
+            };
         Ok(Call { target, verb, query, representation, user, request })
     }
 }
@@ -253,6 +260,57 @@ fn verb(target: &Target, request: &Request, query: &Query) -> ApiResult<Verb> {
 fn is_allowed_read(only: &[&str], target: &Target, method: &Method, query: &Query) -> bool {
     let verb = if target.name.is_some() { "get" } else { "list" };
     *method == Method::GET && only.contains(&verb) && query.flag("watch") != Some(true)
+}
+
+/// What a request is about as far as its path and method tell, whether or not it can be served. Parity:
+/// RequestInfoFactory.NewRequestInfo.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct RequestInfo {
+    pub(crate) verb: &'static str,
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl RequestInfo {
+    /// `None` if it is not about a resource.
+    pub(crate) fn parse(request: &Request) -> Option<Self> {
+        let decoded = percent_decode(&request.path)?;
+        let segments: Vec<&str> = decoded.split('/').filter(|segment| !segment.is_empty()).collect();
+        let (group, rest) = match segments.as_slice() {
+            ["api", _, rest @ ..] => ("", rest),
+            ["apis", group, _, rest @ ..] => (*group, rest),
+            _ => return None,
+        };
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, tail @ ..] if !matches!(tail, [] | ["status" | "finalize", ..]) => {
+                (*namespace, tail)
+            }
+            ["namespaces", namespace, ..] => (*namespace, rest),
+            _ => ("", rest),
+        };
+        let part = |at: usize| rest.get(at).copied().unwrap_or_default().to_owned();
+        let (resource, mut name, subresource) = (rest.first()?, part(1), part(2));
+        let query = Query::parse(&request.query);
+        let verb = match (&request.method, name.is_empty()) {
+            (&Method::GET | &Method::HEAD, false) => "get",
+            (&Method::GET | &Method::HEAD, true) => {
+                let selected = query.text("fieldSelector").strip_prefix("metadata.name=").unwrap_or_default();
+                selected.clone_into(&mut name);
+                if query.flag("watch") == Some(true) { "watch" } else { "list" }
+            }
+            (&Method::POST, _) => "create",
+            (&Method::PUT, _) => "update",
+            (&Method::PATCH, _) => "patch",
+            (&Method::DELETE, false) => "delete",
+            (&Method::DELETE, true) => "deletecollection",
+            _ => "",
+        };
+        let (group, resource, namespace) = (group.to_owned(), (*resource).to_owned(), namespace.to_owned());
+        Some(Self { verb, group, resource, subresource, namespace, name })
+    }
 }
 
 /// Finds the route; `Ok(None)` is the plain "404 page not found" for paths outside all served groups.

@@ -601,6 +601,22 @@ pub(super) fn taint_age(object: &Value, now: Timestamp) -> Value {
     json!(age(word(object, "/spec/taint/timeAdded"), now))
 }
 
+pub(super) fn migrated_resource(migration: &Value, _: Timestamp) -> Value {
+    let (resource, group) =
+        (word(migration, "/spec/resource/resource"), word(migration, "/spec/resource/group"));
+    if group.is_empty() { json!(resource) } else { json!(format!("{resource}.{group}")) }
+}
+
+/// The last of a migration's conditions that is true.
+pub(super) fn migration_status(migration: &Value, _: Timestamp) -> Value {
+    let known = |condition: &&Value| {
+        condition["status"] == "True"
+            && ["Running", "Succeeded", "Failed"].iter().any(|one| condition["type"] == *one)
+    };
+    let last = list(migration, "/status/conditions").filter(known).last();
+    last.map_or_else(|| json!("Unknown"), |condition| condition["type"].clone())
+}
+
 pub(super) fn versions(object: &Value, _: Timestamp) -> Value {
     let all = list(object, "/spec/versions").map(|version| {
         let mark = match (version["storage"] == true, version["served"] == true) {

@@ -42,7 +42,10 @@ pub(super) struct Column {
 
 impl Column {
     pub(super) fn definition(&self) -> Value {
-        let format = if matches!(self.name, "Name" | "Attacher") { "name" } else { "" };
+        let format = match (self.name, self.source) {
+            ("Name", Source::Name | Source::Call(_)) | ("Attacher", _) => "name",
+            _ => "",
+        };
         json!({"name": self.name, "type": self.kind, "format": format, "description": "", "priority": self.priority})
     }
 }
@@ -534,6 +537,15 @@ static KINDS: &[(&str, &[Column])] = &[
             text("Effect", Source::At("/spec/taint/effect", "")),
             text("TimeAdded", Source::Call(cells::taint_age)),
             AGE,
+        ],
+    ),
+    (
+        "StorageVersionMigration",
+        &[
+            // Unlike elsewhere, this column has no format.
+            text("Name", Source::At("/metadata/name", "")),
+            text("Resource", Source::Call(cells::migrated_resource)),
+            text("Status", Source::Call(cells::migration_status)),
         ],
     ),
 ];

@@ -331,6 +331,7 @@ pub(super) static KINDS: &[Resource] = &[
     Resource {
         status: StatusField::ResetOnCreate,
         generation: true,
+        conditional_update: true,
         strategy: Strategy::DeviceTaintRule,
         ..Resource::built_in("resource.k8s.io", "DeviceTaintRule")
     },

@@ -180,3 +180,58 @@ fn impersonation_needs_permission() {
     assert_eq!(answer.user.unwrap().name, "other");
     assert_eq!(reason(&server.reply(&request(User::new("jane", &[])))), (403, "Forbidden"));
 }
+
+/// kube-apiserver authorizes before it looks for the resource, the method or the representation.
+#[test]
+fn requests_that_cannot_be_served_are_forbidden_first() {
+    let mut server = server();
+    let jane = User::new("jane", &[]);
+    let certificates = "/apis/certificates.k8s.io/v1";
+    for (method, path, object, verb, resource) in [
+        (Method::GET, "/apis/apps/v1/odds".to_owned(), "odds.apps", "list", "odds"),
+        (Method::GET, "/apis/apps/v9/deployments".to_owned(), "deployments.apps", "list", "deployments"),
+        (
+            Method::GET,
+            "/apis/odd.example.com/v1/odds/x".to_owned(),
+            "odds.odd.example.com \"x\"",
+            "get",
+            "odds",
+        ),
+        (
+            Method::PATCH,
+            format!("{certificates}/clustertrustbundles"),
+            "clustertrustbundles.certificates.k8s.io",
+            "patch",
+            "clustertrustbundles",
+        ),
+        (
+            Method::OPTIONS,
+            format!("{certificates}/clustertrustbundles/a/odd"),
+            "clustertrustbundles.certificates.k8s.io \"a\"",
+            "",
+            "clustertrustbundles/odd",
+        ),
+        (
+            Method::GET,
+            format!("{certificates}/clustertrustbundles?fieldSelector=metadata.name%3Da"),
+            "clustertrustbundles.certificates.k8s.io \"a\"",
+            "list",
+            "clustertrustbundles",
+        ),
+    ] {
+        let refused = server.send_as(&jane, method, &path, &Value::Null);
+        assert_eq!(reason(&refused), (403, "Forbidden"), "{path}");
+        let message = refused.1["message"].as_str().unwrap();
+        let begins =
+            format!("{object} is forbidden: User \"jane\" cannot {verb} resource {resource:?} in API group ");
+        assert!(message.starts_with(&begins) && message.ends_with(" at the cluster scope"), "{message}");
+    }
+    let odd_accept = |user: User| Request {
+        user: Some(user),
+        accept: "text/odd".to_owned(),
+        ..Request::new(Method::GET, "/api/v1/secrets", "")
+    };
+    assert_eq!(server.reply(&odd_accept(jane)).0, 403);
+    assert_eq!(server.reply(&odd_accept(User::admin())).0, 406);
+    assert_eq!(server.send_as(&User::admin(), Method::GET, "/apis/apps/v1/odds", &Value::Null).0, 404);
+}

@@ -400,3 +400,75 @@ fn storage_versions_are_an_alpha_api() {
     );
     assert_eq!(merge(json!({"storageVersions": [record("a", "v1"), record("a", "v2")]})), 422, "twice");
 }
+
+#[test]
+fn device_taints_have_the_time_of_their_effect() {
+    const RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
+    const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+    let mut server = TestServer::new();
+    let rule = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": "r"},
+        "spec": {"deviceSelector": {"driver": "d"}, "taint": {"key": "k", "effect": "None"}}});
+    let time = |rule: &Value| rule["spec"]["taint"]["timeAdded"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(time(&server.created(RULES, &rule)), "2026-01-02T03:04:05Z");
+    let mut patch = |second: u8, taint: Value| {
+        server.now = format!("2026-01-02T03:05:{second:02}Z").parse().unwrap();
+        let patch = json!({"spec": {"taint": taint}});
+        let (code, rule) = server.patch(&format!("{RULES}/r"), "merge-patch+json", &patch);
+        assert_eq!(code, 200, "{rule}");
+        time(&rule)
+    };
+    assert_eq!(patch(1, json!({"value": "v"})), "2026-01-02T03:04:05Z");
+    assert_eq!(patch(2, json!({"effect": "NoExecute"})), "2026-01-02T03:05:02Z");
+    let chosen = json!({"effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"});
+    assert_eq!(patch(3, chosen), "2026-01-01T00:00:00Z");
+    assert_eq!(patch(4, json!({"timeAdded": null})), "2026-01-02T03:05:04Z");
+
+    let devices = json!([{"name": "x", "taints": [{"key": "k", "effect": "NoExecute"}]}, {"name": "y"}]);
+    let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"},
+        "spec": {"driver": "d", "allNodes": true, "devices": devices,
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}});
+    let mut stored = server.created(SLICES, &slice);
+    let time = |slice: &Value| slice["spec"]["devices"][0]["taints"][0]["timeAdded"].clone();
+    assert_eq!(time(&stored), "2026-01-02T03:05:04Z");
+    server.now = "2026-01-02T03:06:00Z".parse().unwrap();
+    stored["spec"]["devices"][0]["taints"] = json!([{"key": "other", "effect": "NoExecute"}]);
+    let (_, stored) = server.put(&format!("{SLICES}/s"), &stored);
+    assert_eq!(time(&stored), "2026-01-02T03:06:00Z");
+}
+
+#[test]
+fn device_taint_rules_are_validated() {
+    const RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
+    let mut server = TestServer::new();
+    let rule = |selector: Value, taint: Value| {
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": "r"},
+            "spec": {"deviceSelector": selector, "taint": taint}})
+    };
+    let taint = json!({"key": "k", "effect": "NoExecute"});
+    for (selector, taint, field) in [
+        (json!({"driver": ""}), &taint, "spec.deviceSelector.driver"),
+        (json!({"driver": "Bad Driver"}), &taint, "spec.deviceSelector.driver"),
+        (json!({"pool": "a//b"}), &taint, "spec.deviceSelector.pool"),
+        (json!({"device": "a.b"}), &taint, "spec.deviceSelector.device"),
+        (json!({}), &json!({"effect": "NoExecute"}), "spec.taint.key"),
+        (json!({}), &json!({"key": "k", "value": "not a value!", "effect": "None"}), "spec.taint.value"),
+        (json!({}), &json!({"key": "k"}), "spec.taint.effect"),
+        (json!({}), &json!({"key": "k", "effect": "Odd"}), "spec.taint.effect"),
+    ] {
+        let (code, status) = server.post(RULES, &rule(selector.clone(), taint.clone()));
+        assert_eq!((code, &status["details"]["causes"][0]["field"]), (422, &json!(field)), "{status}");
+    }
+    let names = json!({"driver": "D.example.com", "pool": "a/b", "device": "x"});
+    let stored = server.created(RULES, &rule(names.clone(), taint.clone()));
+    let path = format!("{RULES}/r");
+    let (code, status) = server.put(&path, &rule(names, taint));
+    assert_eq!((code, &status["details"]["causes"][0]["field"]), (422, &json!("metadata.resourceVersion")));
+    let mut changed = stored;
+    changed["status"]["conditions"] = json!([{"type": "EvictionInProgress", "status": "Odd", "reason": "R",
+        "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    let (code, status) = server.put(&format!("{path}/status"), &changed);
+    assert_eq!(
+        (code, &status["details"]["causes"][0]["field"]),
+        (422, &json!("status.conditions[0].status"))
+    );
+}

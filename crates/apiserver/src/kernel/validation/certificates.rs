@@ -469,7 +469,7 @@ fn is_decision(condition: &Value) -> bool {
 }
 
 /// Parity: `ValidateConditions` of metav1, for conditions of known types.
-fn standard_conditions(all: &[Value], errors: &mut Errors) {
+pub(super) fn standard_conditions(all: &[Value], errors: &mut Errors) {
     for (at, condition) in all.iter().enumerate() {
         let field = format!("status.conditions[{at}]");
         let (kind, status) = (text(condition, "/type"), text(condition, "/status"));

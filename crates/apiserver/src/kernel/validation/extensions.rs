@@ -7,6 +7,11 @@ use super::super::naming;
 use super::super::status::FieldError;
 use super::{Errors, is_set, list, refuse_text, rules, text};
 
+/// The length of a driver's name.
+const DRIVER_BYTES_MAX: usize = 63;
+/// The length of a pool's name.
+const POOL_BYTES_MAX: usize = 253;
+
 pub(super) fn webhooks(new: &Value, errors: &mut Errors) {
     for (at, hook) in list(new, "/webhooks").iter().enumerate() {
         let path = format!("webhooks[{at}]");
@@ -76,6 +81,48 @@ pub(super) fn resource_slice(new: &Value, errors: &mut Errors) {
         let why =
             "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
         errors.push(FieldError::required("spec", why));
+    }
+}
+
+/// A selector has valid names, and a taint has a label's key and value. An effect that does not change may be any.
+pub(super) fn device_taint_rule(old: Option<&Value>, new: &Value, errors: &mut Errors) {
+    let selected = |name: &str| new.pointer(&format!("/spec/deviceSelector/{name}")).and_then(Value::as_str);
+    let field = |name: &str| format!("spec.deviceSelector.{name}");
+    if let Some(driver) = selected("driver") {
+        if driver.is_empty() {
+            errors.push(FieldError::required(&field("driver"), ""));
+        } else {
+            if driver.len() > DRIVER_BYTES_MAX {
+                errors.push(FieldError::too_long(&field("driver"), DRIVER_BYTES_MAX));
+            }
+            refuse_text(&field("driver"), driver, &naming::subdomain(&driver.to_lowercase()), errors);
+        }
+    }
+    if let Some(pool) = selected("pool") {
+        if pool.is_empty() {
+            errors.push(FieldError::required(&field("pool"), ""));
+        } else {
+            if pool.len() > POOL_BYTES_MAX {
+                errors.push(FieldError::too_long(&field("pool"), POOL_BYTES_MAX));
+            }
+            for part in pool.split('/') {
+                refuse_text(&field("pool"), part, &naming::subdomain(part), errors);
+            }
+        }
+    }
+    if let Some(device) = selected("device") {
+        refuse_text(&field("device"), device, &naming::label(device), errors);
+    }
+    let of_taint = |name: &str| text(new, &format!("/spec/taint/{name}"));
+    refuse_text("spec.taint.key", of_taint("key"), &naming::qualified(of_taint("key")), errors);
+    refuse_text("spec.taint.value", of_taint("value"), &naming::label_value(of_taint("value")), errors);
+    let effect = of_taint("effect");
+    let is_changed = old.is_none_or(|old| text(old, "/spec/taint/effect") != effect);
+    if is_changed && effect.is_empty() {
+        errors.push(FieldError::required("spec.taint.effect", ""));
+    } else if is_changed && !["NoExecute", "NoSchedule", "None"].contains(&effect) {
+        let supported = "\"NoExecute\", \"NoSchedule\", \"None\"";
+        errors.push(FieldError::not_supported("spec.taint.effect", effect, supported));
     }
 }
 

@@ -129,6 +129,7 @@ fn validate_main(resource: &Resource, old: Option<&Value>, new: &Value, errors: 
             extensions::device_claim("spec.spec", &new["spec"]["spec"], errors);
         }
         Strategy::PriorityLevelConfiguration => extensions::priority_level(new, errors),
+        Strategy::DeviceTaintRule => extensions::device_taint_rule(old, new, errors),
         Strategy::Plain => plain(resource.kind, old, new, errors),
         _ => {}
     }

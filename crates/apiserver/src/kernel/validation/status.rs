@@ -52,6 +52,9 @@ pub(super) fn validate(resource: &Resource, approves: bool, old: &Value, new: &V
         Strategy::Node => super::kinds::node_addresses(status, errors),
         Strategy::Ingress => ingress_addresses(status, errors),
         Strategy::ResourceClaim => super::extensions::claim_status(old, new, errors),
+        Strategy::DeviceTaintRule => {
+            super::certificates::standard_conditions(list(status, "/conditions"), errors);
+        }
         Strategy::CertificateSigningRequest => {
             super::certificates::request_status(approves, old, new, errors);
         }
