@@ -50,10 +50,14 @@ enum Command {
     Judge(run::Standalone),
     /// Compare cron schedules with the library that the original uses (needs Go)
     JudgeCron(run::Standalone),
+    /// Let CronJobs run through a month and compare every reconcile with the original (needs Go)
+    JudgeCronJobs(run::Standalone),
     /// Compare requests, events, sizes and status of autoscalers with the original's (needs Go)
     JudgeHpa(run::Standalone),
     /// Compare signed certificates with those of the original's authority (needs Go)
     JudgeCertificates(run::Standalone),
+    /// Compare which bootstrap tokens sign cluster-info, their signatures and expirations with the original's (needs Go)
+    JudgeJws(run::Standalone),
     /// Compare the choice of volumes for claims with the original's (needs Go)
     JudgeVolumes(run::Standalone),
     /// Compare the type checking of admission policies with the original's (needs Go)
@@ -106,7 +110,9 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::Judge(program) => program.run(&workspace, "judge"),
         Command::JudgeHpa(program) => program.run(&workspace, "judge-hpa"),
         Command::JudgeCron(program) => program.run(&workspace, "judge-cron"),
+        Command::JudgeCronJobs(program) => program.run(&workspace, "judge-cron-jobs"),
         Command::JudgeCertificates(program) => program.run(&workspace, "judge-certificates"),
+        Command::JudgeJws(program) => program.run(&workspace, "judge-jws"),
         Command::JudgeVolumes(program) => program.run(&workspace, "judge-volumes"),
         Command::JudgeCel(program) => program.run(&workspace, "judge-cel"),
         Command::Templates(program) => program.run(&workspace, "templates"),

@@ -1,9 +1,11 @@
-// Reads detached signatures and expiration times from standard input, one JSON object per line, and checks them with the
-// code by which kubeadm verifies cluster-info and by which Go parses times. With -generate it prints vectors instead.
+// Program jws-check answers for the original which bootstrap tokens sign cluster-info, how long they last and which
+// signatures kubeadm accepts: one JSON question per line of standard input, one JSON answer per line of standard output.
+// With -generate it prints vectors instead.
 package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"flag"
@@ -11,7 +13,10 @@ import (
 	"os"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/cluster-bootstrap/token/jws"
+	"k8s.io/cluster-bootstrap/util/secrets"
 )
 
 type signature struct {
@@ -22,14 +27,72 @@ type signature struct {
 	JWS    string `json:"jws"`
 }
 
-type line struct {
-	Signature *signature `json:"signature,omitempty"`
-	// A text, and the nanoseconds since 1970 it stands for; null if it cannot be parsed.
-	Time *struct {
-		Text        string `json:"text"`
-		Seconds     *int64 `json:"seconds"`
-		Nanoseconds *int64 `json:"nanoseconds"`
-	} `json:"time,omitempty"`
+type question struct {
+	// Nanoseconds since 1970.
+	Now     int64       `json:"now"`
+	Content string      `json:"content"`
+	Tokens  []v1.Secret `json:"tokens"`
+	// The signatures of the other program by token id.
+	Signatures map[string]string `json:"signatures"`
+	// Times to parse, as bytes.
+	Times [][]byte `json:"times"`
+}
+
+type expiration struct {
+	Remaining int64 `json:"remaining"`
+	Expired   bool  `json:"expired"`
+}
+
+type instant struct {
+	Seconds     int64 `json:"seconds"`
+	Nanoseconds int   `json:"nanoseconds"`
+}
+
+type answer struct {
+	// By token id.
+	Signatures  map[string]string `json:"signatures"`
+	Expirations []expiration      `json:"expirations"`
+	// The ids whose signature kubeadm does not accept.
+	Refused []string `json:"refused"`
+	// null where a time cannot be parsed.
+	Times []*instant `json:"times"`
+}
+
+// What the copied code takes for the present.
+var clock time.Time
+
+func (asked question) answer() (answer, error) {
+	clock = time.Unix(0, asked.Now)
+	given := answer{Signatures: map[string]string{}, Expirations: []expiration{}, Refused: []string{}, Times: []*instant{}}
+	keys := map[string]string{}
+	for i := range asked.Tokens {
+		token := &asked.Tokens[i]
+		remaining, expired := secrets.GetExpiration(token, clock)
+		given.Expirations = append(given.Expirations, expiration{int64(remaining), expired})
+		keys[secrets.GetData(token, bootstrapapi.BootstrapTokenIDKey)] = secrets.GetData(token, bootstrapapi.BootstrapTokenSecretKey)
+		id, secret, signs := validateSecretForSigning(context.Background(), token)
+		if !signs {
+			continue
+		}
+		made, err := jws.ComputeDetachedSignature(asked.Content, id, secret)
+		if err != nil {
+			return given, err
+		}
+		given.Signatures[id] = made
+	}
+	for id, made := range asked.Signatures {
+		if !jws.DetachedTokenIsValid(made, asked.Content, id, keys[id]) {
+			given.Refused = append(given.Refused, id)
+		}
+	}
+	for _, text := range asked.Times {
+		var found *instant
+		if parsed, err := time.Parse(time.RFC3339, string(text)); err == nil {
+			found = &instant{parsed.Unix(), parsed.Nanosecond()}
+		}
+		given.Times = append(given.Times, found)
+	}
+	return given, nil
 }
 
 func main() {
@@ -39,43 +102,26 @@ func main() {
 		printVectors()
 		return
 	}
-	input := bufio.NewScanner(os.Stdin)
-	input.Buffer(nil, 1<<24)
-	checked, wrong := 0, 0
-	for input.Scan() {
-		var l line
-		if err := json.Unmarshal(input.Bytes(), &l); err != nil {
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 16<<20)
+	answers := bufio.NewWriter(os.Stdout)
+	defer answers.Flush()
+	encoder := json.NewEncoder(answers)
+	for lines.Scan() {
+		var asked question
+		err := json.Unmarshal(lines.Bytes(), &asked)
+		given := answer{}
+		if err == nil {
+			given, err = asked.answer()
+		}
+		if err == nil {
+			err = encoder.Encode(given)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			os.Exit(2)
+			os.Exit(1)
 		}
-		if problem := l.problem(); problem != "" {
-			fmt.Println(problem)
-			wrong++
-		}
-		checked++
 	}
-	fmt.Printf("%d checked, %d wrong\n", checked, wrong)
-	if wrong > 0 || checked == 0 {
-		os.Exit(1)
-	}
-}
-
-func (l line) problem() string {
-	if s := l.Signature; s != nil {
-		secret, err := base64.StdEncoding.DecodeString(s.Secret)
-		if err != nil || !jws.DetachedTokenIsValid(s.JWS, s.Content, s.ID, string(secret)) {
-			return fmt.Sprintf("%q is no signature of %q by %s", s.JWS, s.Content, s.ID)
-		}
-		return ""
-	}
-	parsed, err := time.Parse(time.RFC3339, l.Time.Text)
-	if (err == nil) != (l.Time.Seconds != nil) {
-		return fmt.Sprintf("%q: Go says %v, %v", l.Time.Text, parsed, err)
-	}
-	if err == nil && (parsed.Unix() != *l.Time.Seconds || int64(parsed.Nanosecond()) != *l.Time.Nanoseconds) {
-		return fmt.Sprintf("%q: Go says %d s %d ns", l.Time.Text, parsed.Unix(), parsed.Nanosecond())
-	}
-	return ""
 }
 
 func printVectors() {

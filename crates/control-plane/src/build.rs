@@ -23,7 +23,8 @@ use crate::sources::{
     OLDER_KUBERNETES,
 };
 
-mod horizontal_pod_autoscaler;
+mod copied_packages;
+mod jws_check;
 mod progress;
 mod templates;
 mod volumes;

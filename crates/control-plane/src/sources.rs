@@ -70,6 +70,10 @@ pub(crate) const CERTIFICATES: [(&str, &str); 1] =
 pub(crate) const VOLUMES: [(&str, &str); 1] =
     [("main.go", include_str!("../../../control-plane/kubernetes/volumes/main.go"))];
 
+/// The program about bootstrap tokens and their signatures, in a folder of the module of Kubernetes.
+pub(crate) const JWS_CHECK: [(&str, &str); 1] =
+    [("main.go", include_str!("../../../control-plane/kubernetes/jws-check/main.go"))];
+
 /// The program about the type checking of policies, in a folder of the module of Kubernetes.
 pub(crate) const CEL: [(&str, &str); 1] =
     [("main.go", include_str!("../../../control-plane/kubernetes/cel/main.go"))];
@@ -91,10 +95,11 @@ pub(crate) const HORIZONTAL_POD_AUTOSCALER: [(&str, &str); 2] = [
     ),
 ];
 
-/// Distinguishes programs built from different sources.
-pub(crate) fn horizontal_pod_autoscaler_key() -> String {
-    format!("{:016x}", digest(HORIZONTAL_POD_AUTOSCALER.iter().flat_map(|(name, source)| [*name, *source])))
-}
+/// The program about CronJobs, in folders of the module of Kubernetes.
+pub(crate) const CRON_JOBS: [(&str, &str); 2] = [
+    ("cron-jobs/main.go", include_str!("../../../control-plane/kubernetes/cron-jobs/main.go")),
+    ("cronjob/step.go", include_str!("../../../control-plane/kubernetes/cronjob/step.go")),
+];
 
 impl Module {
     /// The version of the module the programs are built from, such as `v1.37.1`.

@@ -1,18 +1,11 @@
 //! Compares signed certificates with those of the original's authority: byte for byte, but for serial number and signature.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
-use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P521_SHA512_ASN1_SIGNING,
-    EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RSA_PKCS1_SHA512,
-    RSA_PSS_SHA256, RsaKeyPair,
-};
+use anyhow::{Result, anyhow, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use fastrand::Rng;
 use keleustes_objects::SecretBytes;
 use keleustes_runtime::certificates::{CertificateAuthority, sign};
@@ -20,6 +13,9 @@ use keleustes_x509::builder::{RequestBuilder, alt_name};
 use keleustes_x509::der::{self, OBJECT_ID, Reader, SEQUENCE};
 use keleustes_x509::{CertificateRequest, SigningJob, pem};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::original::Original;
 
 /// The result of a comparison.
 #[derive(Debug, Default)]
@@ -28,6 +24,8 @@ pub struct Report {
     pub equal: usize,
     /// How many requests both refuse with the same error.
     pub refused: usize,
+    /// How many requests only the original signs, as docs/behaviour says of their algorithms.
+    pub unsupported: usize,
     /// One line per difference.
     pub differences: Vec<String>,
 }
@@ -44,6 +42,9 @@ struct Question {
     ca_key: String,
     /// Our certificate, whose signature the original verifies.
     verified: String,
+    /// Whether the request is signed in a way that is not supported here.
+    #[serde(skip)]
+    is_unsupported: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -52,6 +53,9 @@ struct Answer {
     step: String,
     error: String,
     certificate: String,
+    /// SubjectPublicKeyInfos as base64, in the order of [`KEYS`].
+    keys: Vec<String>,
+    signature: String,
 }
 
 /// Compares this many requests.
@@ -59,23 +63,19 @@ struct Answer {
 /// # Errors
 /// If keys cannot be generated or the Go program ends early.
 pub fn run(program: &Path, seed: u64, requests: usize) -> Result<Report> {
-    let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let (mut input, output) = child.stdin.take().zip(child.stdout.take()).context("no pipes")?;
-    let mut lines = BufReader::new(output).lines();
-    let mut generator = Generator::new(seed)?;
+    let mut original = Original::start(&mut Command::new(program))?;
+    let mut generator = Generator::new(seed, &mut original)?;
     let mut report = Report::default();
     for number in 0..requests {
-        let mut question = generator.question();
+        let mut question = generator.question(&mut original)?;
         let ours = generator.sign(&question);
         if let Ok(certificate) = &ours {
             certificate.clone_into(&mut question.verified);
         }
-        writeln!(input, "{}", serde_json::to_string(&question)?)?;
-        let answer: Answer = serde_json::from_str(&lines.next().context("the Go program ended early")??)?;
+        let answer: Answer = original.ask(&question)?;
         compare(number, &question, ours, &answer, &mut report);
     }
-    drop(input);
-    ensure!(child.wait()?.success(), "the Go program failed");
+    original.end()?;
     Ok(report)
 }
 
@@ -93,6 +93,11 @@ fn compare(
         },
         (Err(ours), false) if same_error(ours, &format!("{}: {}", theirs.step, theirs.error)) => {
             report.refused += 1;
+            return;
+        }
+        // Where the original signs, or finds something else that is wrong later.
+        (Err(_), _) if question.is_unsupported => {
+            report.unsupported += 1;
             return;
         }
         _ => Some(format!("ours: {:?}\noriginal: {}: {}", ours.as_ref().err(), theirs.step, theirs.error)),
@@ -118,7 +123,11 @@ fn same_error(ours: &str, theirs: &str) -> bool {
             .find_map(|kind| text.find(kind).map(|at| text[..at].to_owned()))
     };
     let host = |text: &str| text.find("invalid host: ").map(|at| text[..at].to_owned());
+    // Go's `time` quotes the layout that a time in a subject does not have.
+    let is_time = ours == "parse: asn1: structure error: time in a subject"
+        && theirs.starts_with("parse: parsing time ");
     ours == theirs
+        || is_time
         || kind(ours).is_some_and(|kind_of_ours| Some(kind_of_ours) == kind(theirs))
         || host(ours).is_some_and(|host_of_ours| Some(host_of_ours) == host(theirs))
 }
@@ -137,64 +146,106 @@ fn without_serial(text: &str) -> Option<Vec<Vec<u8>>> {
     Some(fields)
 }
 
+/// The keys of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
-    Rsa(Box<RsaKeyPair>),
-    Ecdsa(Box<EcdsaKeyPair>, u8),
-    Ed25519(Box<Ed25519KeyPair>),
+    /// With this many bits.
+    Rsa(u16),
+    /// On the curve with this many bits.
+    Ecdsa(u16),
+    Ed25519,
 }
 
-impl Key {
-    fn info(&self) -> Result<Vec<u8>> {
-        let info: PublicKeyX509Der<'_> = match self {
-            Self::Rsa(key) => key.public_key().as_der(),
-            Self::Ecdsa(key, _) => key.public_key().as_der(),
-            Self::Ed25519(key) => key.public_key().as_der(),
+/// In the order of the Go program.
+const KEYS: [Key; 9] = [
+    Key::Rsa(1024),
+    Key::Rsa(2048),
+    Key::Rsa(3072),
+    Key::Rsa(4096),
+    Key::Ecdsa(224),
+    Key::Ecdsa(256),
+    Key::Ecdsa(384),
+    Key::Ecdsa(521),
+    Key::Ed25519,
+];
+
+/// How a request is signed: the bits of the hash, and whether it is RSA-PSS.
+#[derive(Clone, Copy, Debug)]
+struct Algorithm {
+    hash: u16,
+    is_pss: bool,
+}
+
+impl Algorithm {
+    fn of(key: Key, rng: &mut Rng) -> Self {
+        let hash = match rng.u8(..8) {
+            0 => 160,
+            1 | 2 => 384,
+            3 | 4 => 512,
+            _ => 256,
+        };
+        match key {
+            Key::Ed25519 => Self { hash: 0, is_pss: false },
+            Key::Ecdsa(_) => Self { hash, is_pss: false },
+            Key::Rsa(bits) => {
+                // The salt and the hash of SHA-512 do not fit into 1024 bits.
+                let can_pss = hash != 160 && (bits > 1024 || hash < 512);
+                Self { hash, is_pss: can_pss && rng.u8(..3) == 0 }
+            }
         }
-        .map_err(|_| anyhow!("encoding a public key"))?;
-        Ok(info.as_ref().to_vec())
     }
 
-    /// The AlgorithmIdentifier and the signature.
-    fn sign(&self, rng: &mut Rng, message: &[u8]) -> (Vec<u8>, Vec<u8>) {
-        let random = SystemRandom::new();
+    /// Whether the library for cryptography cannot verify it, see CSRS-106.
+    fn is_unsupported(self, key: Key) -> bool {
+        match key {
+            Key::Rsa(bits) => bits < 2048 && (self.is_pss || self.hash == 384),
+            Key::Ecdsa(bits) => bits == 384 && self.hash == 160,
+            Key::Ed25519 => false,
+        }
+    }
+
+    /// The AlgorithmIdentifier.
+    fn identifier(self, key: Key, rng: &mut Rng) -> Vec<u8> {
         let id =
             |id: &[u8], more: &[Vec<u8>]| der::sequence(&[&[der::element(OBJECT_ID, id)], more].concat());
         let rsa = |last: u8| [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, last];
-        match self {
-            Self::Rsa(key) => {
-                let mut signature = vec![0; key.public_modulus_len()];
-                let null = vec![5, 0];
-                let (algorithm, encoding) = match rng.u8(..3) {
-                    0 => (id(&rsa(11), &[null]), &RSA_PKCS1_SHA256),
-                    1 => (id(&rsa(13), &[null]), &RSA_PKCS1_SHA512),
-                    _ => (id(&rsa(10), &[pss_parameters(rng)]), &RSA_PSS_SHA256),
-                };
-                let _ = key.sign(encoding, &random, message, &mut signature);
-                (algorithm, signature)
+        match (key, self.hash) {
+            (Key::Rsa(_), _) if self.is_pss => id(&rsa(10), &[self.pss_parameters(rng)]),
+            (Key::Rsa(_), hash) => {
+                let last = [(160, 5), (256, 11), (384, 12), (512, 13)].into_iter().find(|one| one.0 == hash);
+                id(&rsa(last.map_or(0, |one| one.1)), &[vec![5, 0]])
             }
-            Self::Ecdsa(key, last) => {
-                let signature = key.sign(&random, message).map(|signature| signature.as_ref().to_vec());
-                (id(&[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, *last], &[]), signature.unwrap_or_default())
+            (Key::Ecdsa(_), 160) => id(&[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 1], &[]),
+            (Key::Ecdsa(_), hash) => {
+                let last = [(256, 2), (384, 3), (512, 4)].into_iter().find(|one| one.0 == hash);
+                id(&[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, last.map_or(0, |one| one.1)], &[])
             }
-            Self::Ed25519(key) => (id(&[0x2b, 0x65, 0x70], &[]), key.sign(message).as_ref().to_vec()),
+            (Key::Ed25519, _) => id(&[0x2b, 0x65, 0x70], &[]),
         }
     }
-}
 
-/// The parameters of RSA-PSS with SHA-256; seldom with a salt of another length, which Go refuses.
-fn pss_parameters(rng: &mut Rng) -> Vec<u8> {
-    let sha256 =
-        der::sequence(&[der::element(OBJECT_ID, &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1]), vec![5, 0]]);
-    let mgf1 = der::sequence(&[
-        der::element(OBJECT_ID, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 8]),
-        sha256.clone(),
-    ]);
-    let salt = if rng.u8(..8) == 0 { 20 } else { 32 };
-    der::sequence(&[
-        der::element(0xa0, &sha256),
-        der::element(0xa1, &mgf1),
-        der::element(0xa2, &der::element(der::INTEGER, &[salt])),
-    ])
+    /// The parameters of RSA-PSS; seldom with a salt of another length, which Go refuses.
+    fn pss_parameters(self, rng: &mut Rng) -> Vec<u8> {
+        let (last, length) = match self.hash {
+            256 => (1, 32),
+            384 => (2, 48),
+            _ => (3, 64),
+        };
+        let hash = der::sequence(&[
+            der::element(OBJECT_ID, &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, last]),
+            vec![5, 0],
+        ]);
+        let mgf1 = der::sequence(&[
+            der::element(OBJECT_ID, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 8]),
+            hash.clone(),
+        ]);
+        let salt = if rng.u8(..8) == 0 { 20 } else { length };
+        der::sequence(&[
+            der::element(0xa0, &hash),
+            der::element(0xa1, &mgf1),
+            der::element(0xa2, &der::element(der::INTEGER, &[salt])),
+        ])
+    }
 }
 
 struct Authority {
@@ -205,7 +256,8 @@ struct Authority {
 
 struct Generator {
     rng: Rng,
-    keys: Vec<Key>,
+    /// The SubjectPublicKeyInfos of [`KEYS`].
+    infos: Vec<Vec<u8>>,
     authorities: Vec<Authority>,
 }
 
@@ -213,47 +265,58 @@ struct Generator {
 const NOW: i64 = 1_800_000_000_500_000_000;
 const SECOND: i64 = 1_000_000_000;
 
-const SIGNERS: [&str; 3] = [
+const SIGNERS: [&str; 4] = [
     "kubernetes.io/kubelet-serving",
     "kubernetes.io/kube-apiserver-client-kubelet",
+    "kubernetes.io/kube-apiserver-client",
     "kubernetes.io/legacy-unknown",
 ];
 
+/// A CA on P-224, which `rcgen` does not generate.
+const P224_CA: (&str, &str) = (
+    include_str!("../../runtime/src/certificates/p224.crt"),
+    include_str!("../../runtime/src/certificates/p224.key"),
+);
+
 impl Generator {
-    fn new(seed: u64) -> Result<Self> {
-        let unspecified = |_| anyhow!("generating a key");
-        let ecdsa = |algorithm: &'static EcdsaSigningAlgorithm, last| -> Result<Key> {
-            Ok(Key::Ecdsa(Box::new(EcdsaKeyPair::generate(algorithm).map_err(unspecified)?), last))
-        };
-        let keys = vec![
-            Key::Rsa(Box::new(RsaKeyPair::generate(KeySize::Rsa2048).map_err(unspecified)?)),
-            ecdsa(&ECDSA_P256_SHA256_ASN1_SIGNING, 2)?,
-            ecdsa(&ECDSA_P384_SHA384_ASN1_SIGNING, 3)?,
-            ecdsa(&ECDSA_P521_SHA512_ASN1_SIGNING, 4)?,
-            Key::Ed25519(Box::new(Ed25519KeyPair::generate().map_err(unspecified)?)),
-        ];
+    fn new(seed: u64, original: &mut Original) -> Result<Self> {
+        let infos = original.ask::<Answer>(&json!({"keys": true}))?.keys;
+        ensure!(infos.len() == KEYS.len(), "the Go program has {} keys", infos.len());
+        let infos = infos.iter().map(|info| BASE64_STANDARD.decode(info)).collect::<Result<_, _>>()?;
         let algorithms = [
-            &rcgen::PKCS_RSA_SHA256,
             &rcgen::PKCS_ECDSA_P256_SHA256,
             &rcgen::PKCS_ECDSA_P384_SHA384,
             &rcgen::PKCS_ECDSA_P521_SHA512,
             &rcgen::PKCS_ED25519,
         ];
+        let rsa = |size| rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size);
+        let mut authorities = vec![Authority::load(P224_CA.0.to_owned(), P224_CA.1.to_owned())?];
+        for size in [rcgen::RsaKeySize::_2048, rcgen::RsaKeySize::_3072, rcgen::RsaKeySize::_4096] {
+            authorities.push(authority(&rsa(size)?, 2045)?);
+        }
+        for algorithm in algorithms {
+            authorities.push(authority(&rcgen::KeyPair::generate_for(algorithm)?, 2045)?);
+        }
         // The last one ends soon, so that it limits certificates.
-        let kinds =
-            algorithms.into_iter().map(|algorithm| (algorithm, 2045)).chain([(&rcgen::PKCS_ED25519, 2027)]);
-        let authorities = kinds.map(|(algorithm, year)| authority(algorithm, year)).collect::<Result<_>>()?;
-        Ok(Self { rng: Rng::with_seed(seed), keys, authorities })
+        authorities.push(authority(&rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?, 2027)?);
+        Ok(Self { rng: Rng::with_seed(seed), infos, authorities })
     }
 
-    fn question(&mut self) -> Question {
-        let at = self.rng.usize(..self.keys.len());
-        let builder = self.builder(self.keys[at].info().unwrap_or_default());
-        let (algorithm, mut signature) = self.keys[at].sign(&mut self.rng, &builder.to_be_signed());
+    fn question(&mut self, original: &mut Original) -> Result<Question> {
+        let at = self.rng.usize(..KEYS.len());
+        let builder = self.builder(self.infos[at].clone());
+        let algorithm = Algorithm::of(KEYS[at], &mut self.rng);
+        let message = BASE64_STANDARD.encode(builder.to_be_signed());
+        let wanted: Value = json!({"sign": {
+            "key": at, "hash": algorithm.hash, "pss": algorithm.is_pss, "message": message,
+        }});
+        let mut signature = BASE64_STANDARD.decode(original.ask::<Answer>(&wanted)?.signature)?;
         if self.rng.u8(..20) == 0 {
-            signature[0] ^= 1;
+            let at = self.rng.usize(..signature.len());
+            signature[at] ^= 1 << self.rng.u8(..8);
         }
-        let mut request = builder.to_pem(&algorithm, &signature);
+        let identifier = algorithm.identifier(KEYS[at], &mut self.rng);
+        let mut request = builder.to_pem(&identifier, &signature);
         if self.rng.u8(..12) == 0 {
             request = self.mutated(&request);
         }
@@ -269,7 +332,7 @@ impl Generator {
         let now = if self.rng.u8(..20) == 0 { NOW + 31_536_000 * SECOND * 2 } else { NOW };
         let usages = self.usages(signer);
         let authority = &self.authorities[authority];
-        Question {
+        Ok(Question {
             signer,
             request,
             usages,
@@ -278,7 +341,8 @@ impl Generator {
             ca_cert: authority.certificate.clone(),
             ca_key: authority.key.clone(),
             verified: String::new(),
-        }
+            is_unsupported: algorithm.is_unsupported(KEYS[at]),
+        })
     }
 
     /// What this program makes of a question; an error begins with its step.
@@ -301,9 +365,15 @@ impl Generator {
     fn builder(&mut self, key_info: Vec<u8>) -> RequestBuilder {
         let mut builder = RequestBuilder { key_info, ..RequestBuilder::default() };
         if self.rng.u8(..3) > 0 {
-            builder = builder.kubelet("node-1");
+            let nodes = ["node-1", "", "node:2", "ip-10-0-0-1.eu.example.com", "Knoten ä", "a,b+c=d"];
+            let node = nodes[if self.rng.bool() { 0 } else { self.rng.usize(..nodes.len()) }];
+            builder = builder.kubelet(node);
+        } else if self.rng.u8(..4) == 0 {
+            // A user with several groups, in one set or in one each.
+            builder =
+                builder.attribute(10, "developers").attribute(10, "system:masters").attribute(3, "jane");
         }
-        for _ in 0..self.rng.u8(..4) {
+        for _ in 0..if self.rng.bool() { 0 } else { self.rng.u8(..4) } {
             self.add_attribute(&mut builder);
         }
         if self.rng.bool() {
@@ -327,7 +397,12 @@ impl Generator {
 
     fn add_attribute(&mut self, builder: &mut RequestBuilder) {
         let numbers = [3, 5, 6, 7, 8, 9, 10, 11, 17, 12];
-        let values: [(u8, &[u8]); 14] = [
+        let long = [b'x'; 300];
+        let values: [(u8, &[u8]); 18] = [
+            (0x0c, &long),
+            (0x0c, b"system:node:node-1"),
+            (0x0c, "a\u{0}b\u{202e}".as_bytes()),
+            (0x1c, &[0, 0, 0, b'a']),
             (0x0c, b"system:nodes"),
             (0x13, b"Berlin 12"),
             (0x13, b"a*b&c"),
@@ -357,7 +432,13 @@ impl Generator {
     }
 
     fn alt_name(&mut self) -> (u8, Vec<u8>) {
-        let uris: [&[u8]; 16] = [
+        let uris: [&[u8]; 22] = [
+            b"spiffe://cluster.local/ns/default/sa/default?x#y",
+            b"https://user@example.com:65536/",
+            b"//host/path",
+            b"https://xn--bcher-kva.example/%C3%BC",
+            b"file:///etc/passwd",
+            b"",
             b"SPIFFE://cluster.local/ns/a/sa/b",
             b"http://u:p@h:80/a%20b?q=1#f",
             b"urn:a:b",
@@ -375,17 +456,25 @@ impl Generator {
             b"mailto:a@b?",
             b"http://h/#a b%41",
         ];
-        let ips: [&[u8]; 4] = [
+        let ips: [&[u8]; 6] = [
+            &[],
+            &[0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
             &[10, 0, 0, 1],
             &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2],
             &[0xfe; 16],
             &[1, 2, 3],
         ];
-        match self.rng.u8(..12) {
-            0..=3 => (alt_name::DNS, b"node-1.example.com".to_vec()),
-            4 => (alt_name::DNS, b"*.example.com".to_vec()),
+        let dns: [&[u8]; 7] =
+            [b"*.example.com", b"", b"node-1.example.com.", b"-a_b.", b"a b", b"10.0.0.1", &[b'a'; 300]];
+        match self.rng.u8(..13) {
+            12 => (0x88, vec![42, 3]),
+            0..=2 => (alt_name::DNS, b"node-1.example.com".to_vec()),
+            3 | 4 => (alt_name::DNS, dns[self.rng.usize(..dns.len())].to_vec()),
             5 | 6 => (alt_name::IP, ips[self.rng.usize(..ips.len())].to_vec()),
-            7 => (alt_name::EMAIL, b"a@example.com".to_vec()),
+            7 => {
+                let emails: [&[u8]; 3] = [b"a@example.com", b"", b"no at"];
+                (alt_name::EMAIL, emails[self.rng.usize(..3)].to_vec())
+            }
             8 => (alt_name::OTHER, vec![6, 1, 42]),
             9 if self.rng.u8(..4) == 0 => (alt_name::DNS, vec![0xff]),
             _ => (alt_name::URI, uris[self.rng.usize(..uris.len())].to_vec()),
@@ -418,14 +507,25 @@ impl Generator {
             "microsoft sgc",
             "netscape sgc",
         ];
-        if signer != SIGNERS[2] && self.rng.u8(..4) > 0 {
+        if signer != SIGNERS[3] && self.rng.u8(..4) > 0 {
             let auth = if signer == SIGNERS[0] { "server auth" } else { "client auth" };
-            return ["digital signature", auth].map(str::to_owned).to_vec();
+            let sets: [&[&str]; 6] = [
+                &["digital signature", auth],
+                &[auth, "key encipherment", "digital signature"],
+                &[auth],
+                &[auth, auth, "digital signature"],
+                &["key encipherment", auth],
+                &["digital signature", "key encipherment"],
+            ];
+            // The last one lacks what it is for.
+            let set = if self.rng.u8(..12) == 0 { sets[5] } else { sets[self.rng.usize(..5)] };
+            return set.iter().map(|usage| (*usage).to_owned()).collect();
         }
         let mut usages: Vec<_> =
             (0..self.rng.u8(..6)).map(|_| all[self.rng.usize(..all.len())].to_owned()).collect();
         if self.rng.u8(..20) == 0 {
-            usages.push("unheard \"of\"".to_owned());
+            let odd = ["unheard \"of\"", "", "Client Auth", "client auth ", "größer\n"];
+            usages.push(odd[self.rng.usize(..odd.len())].to_owned());
         }
         usages
     }
@@ -447,16 +547,19 @@ impl Generator {
     }
 }
 
-fn authority(algorithm: &'static rcgen::SignatureAlgorithm, year: i32) -> Result<Authority> {
-    let key = rcgen::KeyPair::generate_for(algorithm)?;
+impl Authority {
+    fn load(certificate: String, key: String) -> Result<Self> {
+        let secret = |text: &str| SecretBytes::from(text.as_bytes().to_vec());
+        let loaded = CertificateAuthority::from_pem(&secret(&certificate), &secret(&key), "judge");
+        Ok(Self { certificate, key, loaded: loaded.map_err(|error| anyhow!(error))? })
+    }
+}
+
+fn authority(key: &rcgen::KeyPair, year: i32) -> Result<Authority> {
     let mut parameters = rcgen::CertificateParams::default();
     parameters.distinguished_name.push(rcgen::DnType::CommonName, "judge-ca");
     parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     parameters.not_before = rcgen::date_time_ymd(2026, 1, 1);
     parameters.not_after = rcgen::date_time_ymd(year, 12, 31);
-    let certificate = parameters.self_signed(&key)?.pem();
-    let key = key.serialize_pem();
-    let secret = |text: &str| SecretBytes::from(text.as_bytes().to_vec());
-    let loaded = CertificateAuthority::from_pem(&secret(&certificate), &secret(&key), "judge");
-    Ok(Authority { certificate, key, loaded: loaded.map_err(|error| anyhow!(error))? })
+    Authority::load(parameters.self_signed(key)?.pem(), key.serialize_pem())
 }

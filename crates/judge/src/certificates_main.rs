@@ -27,10 +27,12 @@ fn main() -> anyhow::Result<ExitCode> {
     let report = certificates::run(&program, args.seed, args.requests)?;
     report.differences.iter().take(args.shown).for_each(|difference| println!("{difference}"));
     println!(
-        "judge-certificates: {} requests, {} certificates are equal, {} refused by both, {} differ",
+        "judge-certificates: {} requests, {} certificates are equal, {} refused by both, {} with an \
+         algorithm that only the original has, {} differ",
         args.requests,
         report.equal,
         report.refused,
+        report.unsupported,
         report.differences.len()
     );
     Ok(if report.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

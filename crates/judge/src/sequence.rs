@@ -7,6 +7,7 @@ use std::fmt;
 use http::Method;
 use serde_json::{Map, Value};
 
+use crate::issuance::Issuance;
 use crate::normalize::is_version;
 
 /// Placeholder of the sequence's namespace.
@@ -23,6 +24,8 @@ pub struct TrialContext {
     pub namespace: String,
     /// A nodePort; earlier trials may have used it.
     pub port: u16,
+    /// Certificates that begin now.
+    pub issuance: Issuance,
 }
 
 impl TrialContext {
@@ -31,7 +34,12 @@ impl TrialContext {
     pub fn new(namespace: String, trial: u16) -> TrialContext {
         let (first, count) = STATIC_PORTS;
         // Concurrent trials have close numbers.
-        TrialContext { namespace, port: first + trial % count }
+        TrialContext { namespace, port: first + trial % count, issuance: Issuance::now() }
+    }
+
+    /// The value of a complete string that is a placeholder.
+    fn placeholder(&self, text: &str) -> Option<Value> {
+        if text == PORT { Some(Value::from(self.port)) } else { self.issuance.value(text) }
     }
 }
 
@@ -83,6 +91,8 @@ pub struct RequestTemplate {
     pub content_type: &'static str,
     /// The body.
     pub content: Content,
+    /// The user that the administrator impersonates; empty for the administrator.
+    pub user: &'static str,
 }
 
 /// The body of a request.
@@ -185,6 +195,8 @@ pub struct ConcreteRequest {
     pub content_type: &'static str,
     /// The body.
     pub body: Vec<u8>,
+    /// `Impersonate-User` header; empty for none.
+    pub user: &'static str,
 }
 
 impl RequestTemplate {
@@ -192,7 +204,8 @@ impl RequestTemplate {
     #[must_use]
     pub fn concrete(&self, place: &TrialContext, answers: &Answers) -> ConcreteRequest {
         let resolve = |text: &str| resolve_references(text, &place.namespace, answers);
-        let resolve_value = |document: &Value| resolve_value(document, place.port, &resolve);
+        let resolve_value =
+            |document: &Value| resolve_value(document, &|text| place.placeholder(text), &resolve);
         let mut query = form_urlencoded::Serializer::new(String::new());
         for (name, value) in &self.query {
             query.append_pair(name, &resolve(value));
@@ -216,17 +229,21 @@ impl RequestTemplate {
             accept: self.accept,
             content_type: if body.is_empty() { "" } else { self.content_type },
             body,
+            user: self.user,
         }
     }
 }
 
-fn resolve_value(value: &Value, port: u16, resolve: &impl Fn(&str) -> String) -> Value {
+fn resolve_value(
+    value: &Value,
+    placeholder: &impl Fn(&str) -> Option<Value>,
+    resolve: &impl Fn(&str) -> String,
+) -> Value {
     match value {
-        Value::String(text) if text == PORT => Value::from(port),
-        Value::String(text) => Value::String(resolve(text)),
-        Value::Array(items) => items.iter().map(|item| resolve_value(item, port, resolve)).collect(),
+        Value::String(text) => placeholder(text).unwrap_or_else(|| Value::String(resolve(text))),
+        Value::Array(items) => items.iter().map(|item| resolve_value(item, placeholder, resolve)).collect(),
         Value::Object(map) => {
-            map.iter().map(|(key, item)| (resolve(key), resolve_value(item, port, resolve))).collect()
+            map.iter().map(|(key, item)| (resolve(key), resolve_value(item, placeholder, resolve))).collect()
         }
         other => other.clone(),
     }
@@ -254,6 +271,9 @@ impl fmt::Display for Step {
         let pairs: Vec<String> = ask.query.iter().map(|(name, value)| format!("{name}={value}")).collect();
         if !pairs.is_empty() {
             write!(f, "?{}", pairs.join("&"))?;
+        }
+        if !ask.user.is_empty() {
+            write!(f, "\n    as {}", ask.user)?;
         }
         if ask.accept != "application/json" {
             write!(f, "\n    Accept: {}", ask.accept)?;
@@ -304,7 +324,10 @@ mod tests {
         let ports = (60..90).map(|trial| TrialContext::new("n".to_owned(), trial).port);
         let ports: std::collections::BTreeSet<u16> = ports.collect();
         assert_eq!(ports.len(), 30);
-        let document = resolve_value(&json!({"port": PORT, "text": "a {port}"}), 30_001, &str::to_owned);
+        let context = TrialContext::new("n".to_owned(), 1);
+        let placeholder = |text: &str| context.placeholder(text);
+        let document =
+            resolve_value(&json!({"port": PORT, "text": "a {port}"}), &placeholder, &str::to_owned);
         assert_eq!(document, json!({"port": 30_001, "text": "a {port}"}));
     }
 

@@ -54,6 +54,9 @@ impl Server {
         if !request.content_type.is_empty() {
             http_request = http_request.header(CONTENT_TYPE, request.content_type);
         }
+        if !request.user.is_empty() {
+            http_request = http_request.header("Impersonate-User", request.user);
+        }
         let http_request = http_request.body(Body::from(request.body.clone()))?;
         let mut transport = self.transport.clone();
         let answer = async {

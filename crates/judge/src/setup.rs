@@ -15,6 +15,7 @@ use crate::generate::JSON;
 use crate::sequence::ConcreteRequest;
 use crate::server::Server;
 use crate::trial::Servers;
+use crate::users;
 
 /// Ours starts at a resourceVersion with many digits, so that no other number in a response is taken for
 /// one.
@@ -49,6 +50,7 @@ impl TestServers {
         for definition in definitions() {
             define(&servers, &definition).await?;
         }
+        grant(&servers).await?;
         Ok(TestServers { servers, _plane: plane })
     }
 }
@@ -65,7 +67,7 @@ fn embedded() -> ApiServer {
         name: "none".to_owned(),
     };
     let begin = JournalEntry::Removed { revision: FIRST_RESOURCE_VERSION, object: placeholder };
-    let builder = ApiServer::builder().bootstrap(true).service_accounts(true).request_log_limit(0);
+    let builder = ApiServer::builder().bootstrap(true).rbac(true).service_accounts(true).request_log_limit(0);
     let (server, _) = builder.restore([begin]);
     let mut admin = User::admin();
     let credential = vec!["X509SHA256=0".to_owned()];
@@ -126,7 +128,7 @@ fn gadgets() -> Value {
 
 fn request(method: Method, target: &str, body: Vec<u8>) -> ConcreteRequest {
     let content_type = if body.is_empty() { "" } else { JSON };
-    ConcreteRequest { method, target: target.to_owned(), accept: JSON, content_type, body }
+    ConcreteRequest { method, target: target.to_owned(), accept: JSON, content_type, body, user: "" }
 }
 
 /// Writes until resourceVersions have enough digits.
@@ -174,13 +176,43 @@ async fn define(servers: &Servers, definition: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Gives the users their permissions on both servers, and waits until these count.
+async fn grant(servers: &Servers) -> anyhow::Result<()> {
+    let path = "/apis/rbac.authorization.k8s.io/v1";
+    let list = request(Method::GET, "/apis/certificates.k8s.io/v1/certificatesigningrequests", Vec::new());
+    for side in [&servers.real, &servers.ours] {
+        for (role, binding) in users::roles_and_bindings() {
+            for (plural, object) in [("clusterroles", &role), ("clusterrolebindings", &binding)] {
+                let create =
+                    request(Method::POST, &format!("{path}/{plural}"), object.to_string().into_bytes());
+                let created = side.answer(&create).await?;
+                ensure!(matches!(created.code, 201 | 409), "{plural}: {}", created.body);
+            }
+        }
+        for user in users::NAMES.into_iter().filter(|user| *user != "judge:stranger") {
+            let list = ConcreteRequest { user, ..list.clone() };
+            let allowed = async {
+                while side.answer(&list).await?.code != 200 {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                anyhow::Ok(())
+            };
+            let counts = tokio::time::timeout(DEFINITION_TIMEOUT, allowed).await;
+            counts.with_context(|| format!("{user} has no permissions"))??;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
 
     use super::*;
     use crate::accepted::Accepted;
+    use crate::generate::Generator;
     use crate::run::{RunOptions, run};
+    use crate::sequence::{Answers, TrialContext};
 
     /// Differences between two instances of our server are random.
     #[tokio::test]
@@ -189,10 +221,38 @@ mod tests {
         for definition in definitions() {
             define(&servers, &definition).await.unwrap();
         }
+        grant(&servers).await.unwrap();
         let options =
             RunOptions { seed: 1, numbers: 0..80, only: Vec::new(), parallel: 8, run_id: "t".to_owned() };
         let report = run(&servers, &options, &Mutex::new(Accepted::read().unwrap())).await.unwrap();
         report.print_failures(options.seed, 3);
         assert_eq!((report.sequences, report.failures.len(), report.differed_once.len()), (80, 0, 0));
+    }
+
+    /// The sequences contain what they are to compare: refusals of users with few permissions, also beyond RBAC, and issued
+    /// PodCertificateRequests.
+    #[tokio::test]
+    async fn users_are_refused_and_pod_certificates_are_issued() {
+        let side = embedded_side();
+        let servers = Servers { real: side.clone(), ours: embedded_side() };
+        grant(&servers).await.unwrap();
+        let generator = Generator::new(1, &["certificates.k8s.io".to_owned()]);
+        let (mut issued, mut forbidden, mut by_signer) = (0, 0, 0);
+        for number in 0..150 {
+            let context = TrialContext::new(format!("n{number}"), 1);
+            let mut answers = Answers::new();
+            for step in generator.sequence(number).steps.iter().filter(|step| step.verb != "watch") {
+                let answer = side.answer(&step.ask.concrete(&context, &answers)).await.unwrap();
+                let message = answer.body["message"].as_str().unwrap_or_default();
+                forbidden += usize::from(answer.code == 403);
+                by_signer += usize::from(answer.code == 403 && message.contains("signer"));
+                let conditions = answer.body.pointer("/status/conditions/0/type");
+                issued += usize::from(
+                    step.resource.ends_with("/status") && conditions.is_some_and(|kind| kind == "Issued"),
+                );
+                answers.insert(step.id, answer.body);
+            }
+        }
+        assert!(issued > 0 && forbidden > 100 && by_signer > 0, "{issued}, {forbidden}, {by_signer}");
     }
 }

@@ -1,16 +1,17 @@
 //! Compares the choice of a volume for an unbound claim with the original's.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use fastrand::Rng;
 use keleustes_controllers::persistentvolume_binder::choose_volume;
 use keleustes_objects::{PersistentVolume, PersistentVolumeClaim};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use crate::original::Original;
 
 /// A claim and the volumes that it may get.
 #[derive(Debug, Serialize)]
@@ -143,22 +144,7 @@ fn volume(rng: &mut Rng, at: usize, is_reserved: bool) -> Value {
 /// # Errors
 /// If the program fails or answers less than it was asked.
 pub fn ask_original(program: &Path, questions: &[Question]) -> Result<Vec<Answer>> {
-    let mut child = Command::new(program)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("starting the Go program")?;
-    let (mut input, output) =
-        child.stdin.take().zip(child.stdout.take()).context("the program has no pipes")?;
-    let lines: Vec<String> = questions.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-    let writer = std::thread::spawn(move || lines.iter().try_for_each(|line| writeln!(input, "{line}")));
-    let mut answers = Vec::new();
-    for line in BufReader::new(output).lines() {
-        answers.push(serde_json::from_str(&line?)?);
-    }
-    writer.join().ok().context("writing failed")??;
-    ensure!(child.wait()?.success() && answers.len() == questions.len(), "the Go program ended early");
-    Ok(answers)
+    Original::start(&mut Command::new(program))?.ask_all(questions, questions.len())
 }
 
 /// Compares our choices with the original's.

@@ -26,8 +26,23 @@ impl BinaryCache {
     /// If it cannot be built.
     pub fn provide_certificates(&self) -> Result<PathBuf> {
         self.provide_answering("certificates", &sources_key(&CERTIFICATES), |module| {
-            write_sources(&module.join("certificates"), &CERTIFICATES)
+            write_sources(&module.join("certificates"), &CERTIFICATES)?;
+            self.copy_client_usages(module)
         })
+    }
+
+    /// Copies the original's check of client certificates, which it does not export, from the module cache.
+    fn copy_client_usages(&self, module: &Path) -> Result<()> {
+        let mut command = self.go(module);
+        command.args(["list", "-f", "{{.Dir}}", "k8s.io/kubernetes/pkg/controller/certificates/signer"]);
+        let original = PathBuf::from(String::from_utf8_lossy(&run("certificates", command)?.stdout).trim());
+        let file = original.join("signer.go");
+        let text = fs::read_to_string(&file).during(|| format!("reading {}", file.display()))?;
+        let begin = text.find("func validAPIServerClientUsages(").unwrap_or_default();
+        let end = text[begin..].find("\n}\n").map_or(begin, |length| begin + length + 3);
+        let header = "package main\n\nimport (\n\"fmt\"\n\ncapi \"k8s.io/api/certificates/v1\"\n)\n\n";
+        let copied = format!("{header}{}", &text[begin..end]);
+        fs::write(module.join("certificates/usages.go"), copied).during(|| "writing usages.go")
     }
 
     /// Finds the program about the type checking of policies, or builds it if there is none of its present sources.

@@ -6,12 +6,11 @@
 pub mod generate;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use keleustes_controllers::horizontal_pod_autoscaler::{HorizontalPodAutoscalerOptions, controller};
 use keleustes_objects::{
     ApiError, ApiResource, DiscoveredResources, ErrorReason, GroupVersion, HorizontalPodAutoscaler, Key, Pod,
@@ -21,6 +20,8 @@ use keleustes_plan::Loop;
 use keleustes_plan::rehearsal::RehearsalCluster;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use crate::original::Original;
 
 /// The clock of a rehearsal, in milliseconds since 1970.
 pub const START: i64 = 1_800_000_000_000;
@@ -123,24 +124,9 @@ pub struct Report {
 
 /// The answers of the original.
 fn ask(program: &Path, situations: &[Situation]) -> Result<Vec<Answer>> {
-    let mut child = Command::new(program)
-        .env("TZ", "UTC")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .context("starting the Go program")?;
-    let (mut input, output) =
-        child.stdin.take().zip(child.stdout.take()).context("the program has no pipes")?;
-    let lines: Vec<String> = situations.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-    let writer = std::thread::spawn(move || lines.iter().try_for_each(|line| writeln!(input, "{line}")));
-    let mut answers: Vec<Answer> = Vec::new();
-    for line in BufReader::new(output).lines() {
-        answers.push(serde_json::from_str(&line?)?);
-    }
-    writer.join().ok().context("writing failed")??;
-    ensure!(child.wait()?.success() && answers.len() == situations.len(), "the Go program ended early");
-    Ok(answers)
+    let mut command = Command::new(program);
+    command.env("TZ", "UTC").stderr(Stdio::null());
+    Original::start(&mut command)?.ask_all(situations, situations.len())
 }
 
 /// Compares the situations.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 /// Folders of the module cache whose tests have expressions.
 const FOLDERS: &[&str] = &[
@@ -24,14 +24,21 @@ const FOLDERS: &[&str] = &[
 
 const LENGTH_MAX: usize = 400;
 
+/// How many expressions the tests have at least. Fewer mean that they are not found any more.
+const EXPRESSIONS_MIN: usize = 2_000;
+
 /// The string literals of the tests that look like expressions, sorted.
 pub(super) fn expressions() -> Result<Vec<String>> {
     let output = Command::new("go").args(["env", "GOMODCACHE"]).output().context("running go")?;
-    let cache = PathBuf::from(String::from_utf8(output.stdout)?.trim());
+    expressions_in(&PathBuf::from(String::from_utf8(output.stdout)?.trim()))
+}
+
+fn expressions_in(cache: &Path) -> Result<Vec<String>> {
     let mut found = BTreeSet::new();
     for folder in FOLDERS {
-        // Another version of a module is another folder: then there is nothing to collect.
-        let Ok(entries) = fs::read_dir(cache.join(folder)) else { continue };
+        // Another version of a module is another folder.
+        let entries = fs::read_dir(cache.join(folder))
+            .with_context(|| format!("the module cache has no {folder}; is this the version in go.mod?"))?;
         for entry in entries {
             let path = entry?.path();
             if path.to_string_lossy().ends_with("_test.go") {
@@ -39,7 +46,10 @@ pub(super) fn expressions() -> Result<Vec<String>> {
             }
         }
     }
-    Ok(found.into_iter().filter(|text| looks_like_expression(text)).collect())
+    let expressions: Vec<_> = found.into_iter().filter(|text| looks_like_expression(text)).collect();
+    let count = expressions.len();
+    ensure!(count >= EXPRESSIONS_MIN, "only {count} expressions in the tests of the original");
+    Ok(expressions)
 }
 
 fn looks_like_expression(text: &str) -> bool {
@@ -92,4 +102,24 @@ fn end_of(body: &str, quote: char) -> Option<usize> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_modules_and_missing_expressions_are_errors() {
+        let cache = std::env::temp_dir().join(format!("keleustes-collect-{}", std::process::id()));
+        fs::create_dir_all(&cache).unwrap();
+        let error = expressions_in(&cache).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("the module cache has no {}", FOLDERS[0])), "{error}");
+        for folder in FOLDERS {
+            fs::create_dir_all(cache.join(folder)).unwrap();
+        }
+        fs::write(cache.join(FOLDERS[0]).join("one_test.go"), "x := `a + b`").unwrap();
+        let error = expressions_in(&cache).unwrap_err().to_string();
+        assert_eq!(error, "only 1 expressions in the tests of the original");
+        fs::remove_dir_all(&cache).unwrap();
+    }
 }

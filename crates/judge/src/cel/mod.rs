@@ -7,9 +7,8 @@ mod collect;
 mod generate;
 mod setup;
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
@@ -19,6 +18,8 @@ use keleustes_controllers::validatingadmissionpolicy_status::{
 };
 use keleustes_objects::ValidatingAdmissionPolicy;
 use serde_json::{Value, json};
+
+use crate::original::Original;
 
 use self::generate::Generator;
 use self::setup::Setup;
@@ -94,24 +95,12 @@ fn ask(program: &Path, setup: &Setup, questions: &[Value]) -> Result<Vec<Vec<Exp
 }
 
 fn ask_one(program: &Path, setup: &Setup, questions: &[Value]) -> Result<Vec<Vec<ExpressionWarning>>> {
-    let mut child = Command::new(program)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("starting the Go program")?;
-    let (mut input, output) =
-        child.stdin.take().zip(child.stdout.take()).context("the program has no pipes")?;
     let first = json!({"documents": [setup.custom], "resources": setup.resource_rows()});
-    let lines: Vec<String> = [&first].into_iter().chain(questions).map(Value::to_string).collect();
-    let writer = std::thread::spawn(move || lines.iter().try_for_each(|line| writeln!(input, "{line}")));
-    let mut answers: Vec<Vec<ExpressionWarning>> = Vec::new();
-    for line in BufReader::new(output).lines() {
-        let answer: Option<Vec<ExpressionWarning>> = serde_json::from_str(&line?)?;
-        answers.push(answer.unwrap_or_default());
-    }
-    writer.join().ok().context("writing failed")??;
-    ensure!(child.wait()?.success() && answers.len() == questions.len(), "the Go program ended early");
-    Ok(answers)
+    let all = [&first].into_iter().chain(questions);
+    // The first line has no answer.
+    let answers: Vec<Option<Vec<ExpressionWarning>>> =
+        Original::start(&mut Command::new(program))?.ask_all(all, questions.len())?;
+    Ok(answers.into_iter().map(Option::unwrap_or_default).collect())
 }
 
 /// The warnings of this side.

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use self::admission::{AdmissionEdits, AdmissionTable};
 use self::kinds::Kind;
 use crate::sequence::{Content, Edit, RequestTemplate, Sequence, Step};
+use crate::users;
 
 pub(crate) const JSON: &str = "application/json";
 
@@ -193,8 +194,12 @@ impl<'a> SequenceBuilder<'a> {
     }
 
     /// Adds a step and returns its number.
-    fn push(&mut self, verb: &'static str, resource: &str, ask: RequestTemplate) -> usize {
+    fn push(&mut self, verb: &'static str, resource: &str, mut ask: RequestTemplate) -> usize {
         let id = self.steps.len();
+        // Permissions of signers are checked beyond those of RBAC.
+        if resource.contains(".certificates.k8s.io") && self.percent_chance(40) {
+            ask.user = self.one_of(&users::NAMES);
+        }
         self.steps.push(Step { id, verb, resource: resource.to_owned(), ask, settles: false });
         id
     }
@@ -233,6 +238,7 @@ fn ask(method: Method, path: &str, content: Content) -> RequestTemplate {
         accept: JSON,
         content_type: JSON,
         content,
+        user: "",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Creates and updates, of objects and of their status.
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{SequenceBuilder, ask, create_request, edited};
 use crate::sequence::{Content, Edit};
@@ -95,7 +95,11 @@ impl SequenceBuilder<'_> {
             return self.update();
         }
         let count = self.one_of(&[1, 1, 2, 3]);
-        let mut edits: Vec<Edit> = (0..count).map(|_| kind.status_edit(&mut self.rng)).collect();
+        let mut edits: Vec<Edit> = if kind.kind == "PodCertificateRequest" && self.percent_chance(60) {
+            self.issue()
+        } else {
+            (0..count).map(|_| kind.status_edit(&mut self.rng)).collect()
+        };
         if self.percent_chance(20) {
             // Changes outside of the status are ignored by the status subresource, or should be.
             edits.extend(self.edits(kind));
@@ -108,6 +112,35 @@ impl SequenceBuilder<'_> {
         let mut request = ask(Method::PUT, &format!("{}/status", self.path(object)), content);
         request.query = self.write_options(false);
         self.push_sub("update", object, "/status", request);
+    }
+
+    /// Issues a certificate, with a mistake in half of the cases.
+    fn issue(&mut self) -> Vec<Edit> {
+        let condition = json!([{"type": "Issued", "status": "True", "reason": "R", "message": "m",
+            "lastTransitionTime": "2026-01-02T03:04:05Z"}]);
+        let mut values = [
+            ("/status/conditions", condition),
+            ("/status/certificateChain", json!("{chain}")),
+            ("/status/notBefore", json!("{now}")),
+            ("/status/notAfter", json!("{later}")),
+            ("/status/beginRefreshAt", json!("{refresh}")),
+        ];
+        match self.rng.u8(..20) {
+            0 => values[1].1 = Value::Null,
+            1 => values[2].1 = self.one_of(&["2026-01-02T03:04:05Z", "{early}"]).into(),
+            2 => values[3].1 = self.one_of(&["{soon}", "2026-01-02T03:04:05Z"]).into(),
+            3 | 4 => values[4].1 = self.one_of(&["{early}", "{late}", "2026-01-02T03:04:05Z"]).into(),
+            5 => (values[1].1, values[3].1) = (json!("{short-chain}"), json!("{soon}")),
+            6 => (values[1].1, values[3].1) = (json!("{long-chain}"), json!("{much-later}")),
+            7 | 8 => values[self.rng.usize(2..5)].1 = Value::Null,
+            9 => values[0].1 = json!([]),
+            _ => {}
+        }
+        let edit = |(pointer, value): (&str, Value)| Edit {
+            pointer: pointer.to_owned(),
+            value: Some(value).filter(|value| !value.is_null()),
+        };
+        values.into_iter().map(edit).collect()
     }
 
     /// Adds a step on a subresource whose response is the whole object.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser;
 use keleustes_control_plane::build::BinaryCache;
-use keleustes_judge::templates::{Original, fields, run, table_is_current};
+use keleustes_judge::templates::{fields, run, start, table_is_current};
 
 /// Hashes and compares generated pod templates here and in the original.
 #[derive(Parser)]
@@ -34,7 +34,7 @@ fn main() -> anyhow::Result<ExitCode> {
         println!("templates: the table of fields is outdated; run: cargo xtask templates --write");
         return Ok(ExitCode::FAILURE);
     }
-    let report = run(&mut Original::start(&program)?, args.seed, args.templates)?;
+    let report = run(&mut start(&program)?, args.seed, args.templates)?;
     if args.write {
         write(&folder.join("sample.jsonl"), &(report.sample.join("\n") + "\n"))?;
     }

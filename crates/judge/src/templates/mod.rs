@@ -4,15 +4,16 @@
 
 pub mod generate;
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
 use keleustes_objects::template::{TABLE, semantically_equal};
 use keleustes_objects::{PodTemplate, escape_html};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use crate::original::Original;
 
 use generate::Generator;
 
@@ -43,42 +44,18 @@ struct Answer {
     dump: String,
 }
 
-/// The running Go program.
-pub struct Original {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+/// Starts the program, in UTC as its images are.
+///
+/// # Errors
+/// If it does not start.
+pub fn start(program: &Path) -> anyhow::Result<Original> {
+    Original::start(Command::new(program).arg("answer").env("TZ", ""))
 }
 
-impl Original {
-    /// Starts the program, in UTC as its images are.
-    ///
-    /// # Errors
-    /// If it does not start.
-    pub fn start(program: &Path) -> anyhow::Result<Self> {
-        let mut command = Command::new(program);
-        command.arg("answer").env("TZ", "").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
-        let (input, output) = (child.stdin.take().context("input")?, child.stdout.take().context("output")?);
-        Ok(Self { child, input, output: BufReader::new(output) })
-    }
-
-    fn ask(&mut self, question: &Question) -> anyhow::Result<Answer> {
-        writeln!(self.input, "{}", serde_json::to_string(question)?)?;
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        let answer: Answer = serde_json::from_str(&line).with_context(|| format!("reading {line:?}"))?;
-        ensure!(answer.error.is_empty(), "{}\n{}", answer.error, question.template);
-        Ok(answer)
-    }
-}
-
-/// The program must not outlive this one.
-impl Drop for Original {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn ask(original: &mut Original, question: &Question) -> anyhow::Result<Answer> {
+    let answer: Answer = original.ask(question)?;
+    ensure!(answer.error.is_empty(), "{}\n{}", answer.error, question.template);
+    Ok(answer)
 }
 
 /// The table of fields as the Go types declare them.
@@ -136,9 +113,9 @@ pub fn run(original: &mut Original, seed: u64, templates: usize) -> anyhow::Resu
         let other = generator.variant(&template);
         let question =
             Question { template, other: Some(other), collision_count: generator.collisions(), dump: false };
-        let answer = original.ask(&question)?;
+        let answer = ask(original, &question)?;
         if let Err(difference) = compare(&mut generator, &question, &answer) {
-            let dump = original.ask(&Question { dump: true, ..question.clone() })?.dump;
+            let dump = ask(original, &Question { dump: true, ..question.clone() })?.dump;
             bail!(
                 "template {number}: {difference}\n{}\n{}",
                 answer.served,
