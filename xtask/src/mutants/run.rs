@@ -1,8 +1,10 @@
 //! Builds the tests of a crate with all mutants in them, and runs them once per mutant.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -13,14 +15,21 @@ use xtask::workspace::{Workspace, cargo};
 
 use super::{Mutant, render};
 
-/// A mutant that makes a loop endless would make the tests run for ever.
-const TIMEOUT: Duration = Duration::from_mins(4);
+/// A mutant that makes a loop endless would make the tests run for ever: its tests get this many times as long as they
+/// take without it.
+const TIMES_LONGER: u32 = 4;
+/// The shortest time that they get, because machines are noisy.
+const TIMEOUT_MIN: Duration = Duration::from_secs(30);
+/// The time for the tests without a mutant.
+const TIMEOUT_MAX: Duration = Duration::from_mins(30);
 /// Mutants that do not compile are left out, and the build is tried again this often.
 const BUILDS_MAX: usize = 12;
 
 /// A test program.
 struct TestProgram {
     path: PathBuf,
+    /// How long it may run.
+    timeout: Duration,
     /// Whether it holds the unit tests, whose names begin with their module.
     has_unit_tests: bool,
 }
@@ -35,15 +44,14 @@ pub(super) fn try_all(
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.root().join("target"), PathBuf::from);
     let (tree, target) = (target.join("mutants/tree"), target.join("mutants"));
     let sampled = mutants.len();
-    let programs = build(workspace, package, &mut mutants, &tree, &target)?;
+    let mut programs = build(workspace, package, &mut mutants, &tree, &target)?;
     println!("{} do not compile", sampled - mutants.len());
     let folder = tree.join("crates").join(package);
-    ensure!(
-        programs.iter().try_fold(true, |all, program| Ok::<_, anyhow::Error>(
-            all && passes(&program.path, &folder, None, None)?
-        ))?,
-        "the tests fail without a mutant"
-    );
+    for program in &mut programs {
+        let started = Instant::now();
+        ensure!(passes(program, &folder, None, None)?, "{} fails without a mutant", program.path.display());
+        program.timeout = (started.elapsed() * TIMES_LONGER).max(TIMEOUT_MIN);
+    }
     let mut survivors = Vec::new();
     for (done, (number, mutant)) in mutants.iter().enumerate() {
         if survives(&programs, &folder, *number, mutant)? {
@@ -63,36 +71,45 @@ fn survives(programs: &[TestProgram], folder: &Path, number: usize, mutant: &Mut
     let module = mutant.file.split("/src/").nth(1).and_then(|path| path.split(['/', '.']).next());
     let module = module.filter(|module| *module != "lib").map(|module| format!("{module}::"));
     for program in programs.iter().filter(|program| program.has_unit_tests) {
-        if module.is_some() && !passes(&program.path, folder, Some(number), module.as_deref())? {
+        if module.is_some() && !passes(program, folder, Some(number), module.as_deref())? {
             return Ok(false);
         }
     }
     for program in programs {
-        if !passes(&program.path, folder, Some(number), None)? {
+        if !passes(program, folder, Some(number), None)? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn passes(program: &Path, folder: &Path, mutant: Option<usize>, filter: Option<&str>) -> Result<bool> {
-    let mut command = Command::new(program);
-    command.current_dir(folder).arg("--quiet").args(filter);
+fn passes(program: &TestProgram, folder: &Path, mutant: Option<usize>, filter: Option<&str>) -> Result<bool> {
+    let mut command = Command::new(&program.path);
+    command.current_dir(folder).args(filter);
     command.env("CARGO_MANIFEST_DIR", folder).env("RUST_BACKTRACE", "0");
     command.env_remove("MUTANT").envs(mutant.map(|number| ("MUTANT", number.to_string())));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
-    wait(child)
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let child = command.spawn().with_context(|| format!("starting {}", program.path.display()))?;
+    wait(child, program.timeout)
 }
 
-/// Whether a process succeeds in time.
-fn wait(mut child: Child) -> Result<bool> {
-    let deadline = Instant::now() + TIMEOUT;
+/// Whether a process succeeds in time. The first failed test ends it.
+fn wait(mut child: Child, timeout: Duration) -> Result<bool> {
+    let output = child.stdout.take().context("the output is a pipe")?;
+    let (failed_sender, failed) = mpsc::channel();
+    thread::spawn(move || {
+        let mut lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
+        if lines.any(|line| line.ends_with(b"... FAILED")) {
+            // Nobody listens any more if the process has ended.
+            let _ = failed_sender.send(());
+        }
+    });
+    let deadline = Instant::now() + timeout;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status.success());
         }
-        if Instant::now() > deadline {
+        if failed.try_recv().is_ok() || Instant::now() > deadline {
             child.kill()?;
             child.wait()?;
             return Ok(false);
@@ -195,5 +212,6 @@ fn test_program(message: &Value) -> Option<TestProgram> {
         return None;
     }
     let is_library = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "lib");
-    Some(TestProgram { path: message["executable"].as_str()?.into(), has_unit_tests: is_library })
+    let path = message["executable"].as_str()?.into();
+    Some(TestProgram { path, timeout: TIMEOUT_MAX, has_unit_tests: is_library })
 }
