@@ -206,6 +206,15 @@ pub enum UserAction {
     CreateQuota(String, String),
     /// Changes what a ResourceQuota limits.
     ChangeQuota(String, String),
+    /// Creates or changes the ResourceQuota of this namespace and name, whose limits refuse some objects until the storm
+    /// is over; deletes it if no spec is given.
+    SetQuota(String, String, Option<u8>),
+    /// Raises the limits of all ResourceQuotas, so that they refuse nothing more.
+    LiftQuotas,
+    /// Defines the custom kind that quotas count.
+    DefineWidgets,
+    /// Creates or deletes an object of the custom kind.
+    SetWidget(String, String, bool),
     /// Deletes an object and creates another with its name at once.
     Recreate(ObjectRef, DeletePropagation, ObjectSpec),
     /// Removes the owner references of the object of this kind and namespace that this number selects.
@@ -262,6 +271,8 @@ pub enum UserAction {
     ChangeServiceRange(u8, ServiceRangeChange),
     /// Changes the CertificateSigningRequest of this name.
     ChangeCertificateRequest(String, CertificateRequestChange),
+    /// Changes bootstrap tokens, cluster-info, a legacy token or the bundle of the API server's CA.
+    ChangeCredentials(CredentialChange),
     /// Changes the claim of this namespace and name whose volume a CSI driver provisions, or the pods that use it.
     ChangeStorage(String, String, StorageChange),
     /// Sets or removes the taint of a node that is shut down for certain.
@@ -355,6 +366,31 @@ pub enum CertificateRequestChange {
     Delete,
 }
 
+/// A change to bootstrap tokens, cluster-info, a legacy token or the bundle of the API server's CA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CredentialChange {
+    /// Sets the kubeconfig in cluster-info.
+    SetKubeconfig(u8),
+    /// Replaces one signature of cluster-info and removes another.
+    BreakSignatures,
+    /// Deletes the bootstrap token of this number and creates it again; it expires this many seconds after the start of the
+    /// storm, or never.
+    ReplaceToken(u8, Option<u32>),
+    /// Deletes the bootstrap token of this number.
+    DeleteToken(u8),
+    /// Makes an invalidated legacy token valid again, and uses it.
+    RestoreLegacyToken,
+    /// Replaces the CA in the bundle.
+    ReplaceBundle,
+    /// Labels the bundle.
+    LabelBundle(u8),
+    /// Deletes the bundle.
+    DeleteBundle,
+    /// Creates another bundle of the signer.
+    AddBundle(u8),
+}
+
 /// A change to a pod with a device, its claim, or the taint of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -369,10 +405,14 @@ pub enum DeviceChange {
     DeletePod,
     /// Deletes the claim of the pod.
     DeleteClaim,
-    /// Taints the devices; whether pods are evicted.
+    /// The same, with a request that tolerates `NoExecute` taints for this number of seconds, or always.
+    AllocateTolerating(Option<u16>),
+    /// Taints the devices with a rule; whether pods are evicted.
     Taint(bool),
-    /// Deletes the taint.
+    /// Deletes the rule.
     Untaint,
+    /// Taints the device of the pod in the slice of its pool, or removes this taint.
+    TaintSlice(bool),
 }
 
 /// A change to a claim, a volume or the pod that uses them.

@@ -25,6 +25,47 @@ pub fn budget(name: &str, spec: u8) -> Value {
         "spec": {"minAvailable": min, "maxUnavailable": max, "selector": {"matchLabels": selector}}})
 }
 
+/// The template version whose pods ask for CPU and memory.
+pub const TEMPLATE_WITH_REQUESTS: u32 = 11;
+
+/// The plural and the group of the custom kind that quotas count.
+pub const WIDGETS: (&str, &str) = ("widgets", "example.com");
+
+/// Defines the custom kind.
+#[must_use]
+pub fn widget_definition() -> Value {
+    let (plural, group) = WIDGETS;
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+    let names = json!({"plural": plural, "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}})
+}
+
+/// An object of the custom kind.
+#[must_use]
+pub fn widget(name: &str) -> Value {
+    json!({"apiVersion": format!("{}/v1", WIDGETS.1), "kind": "Widget", "metadata": {"name": name}})
+}
+
+/// A ResourceQuota that refuses some objects: pods, those of a scope, their requests, Services, or custom objects.
+#[must_use]
+pub fn quota(name: &str, spec: u8) -> Value {
+    let widgets = format!("count/{}.{}", WIDGETS.0, WIDGETS.1);
+    let spec = match spec % 5 {
+        0 => json!({"hard": {"pods": "4", "count/pods": "6"}}),
+        1 => {
+            let hard = json!({"pods": "3", "requests.cpu": "250m", "requests.memory": "1Gi"});
+            json!({"hard": hard, "scopes": ["NotBestEffort"]})
+        }
+        2 => json!({"hard": {"pods": "2"}, "scopes": ["BestEffort"]}),
+        3 => json!({"hard": {"services": "2", "count/deployments.apps": "9999", "count/configmaps": "9999"}}),
+        _ => json!({"hard": {widgets: "2", "count/replicasets.apps": "9999"}}),
+    };
+    json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": spec})
+}
+
 /// The body of a new object.
 #[must_use]
 pub fn object_body(target: &ObjectRef, wanted: &ObjectSpec) -> Value {
@@ -104,9 +145,14 @@ fn template(name: &str, wanted: &ObjectSpec) -> Value {
         }
         PodBehaviour::Failing => annotate("exit-code", "1"),
     }
+    // Only some templates of storms with quotas ask for resources, so that nothing changes in the others.
+    let asks = wanted.template_version == TEMPLATE_WITH_REQUESTS;
+    let requests = asks.then(|| json!({"cpu": "100m", "memory": "64Mi"}));
+    let resources = requests.map_or(Value::Null, |requests| json!({"requests": requests}));
+    let image = format!("any:{}", wanted.template_version);
     json!({
         "metadata": {"labels": {LABEL: name, "flavour": wanted.template_version.to_string()}, "annotations": annotations},
-        "spec": {"containers": [{"name": "main", "image": format!("any:{}", wanted.template_version)}],
+        "spec": {"containers": [{"name": "main", "image": image, "resources": resources}],
             "terminationGracePeriodSeconds": 5},
     })
 }

@@ -1,10 +1,11 @@
 //! Generates a schedule from a seed: the user actions and their times. `faults` generates the faults.
 
 use crate::actions::{
-    Action, CertificateRequestChange, CustomEndpointsChange, DeletePropagation, DependentKind, DeviceChange,
-    Kind, ObjectRef, ObjectSpec, PodBehaviour, Schedule, ServiceRangeChange, SliceTampering, TimedAction,
-    TokenTampering, UserAction, VolumeChange,
+    Action, CertificateRequestChange, CredentialChange, CustomEndpointsChange, DeletePropagation,
+    DependentKind, DeviceChange, Kind, ObjectRef, ObjectSpec, PodBehaviour, Schedule, ServiceRangeChange,
+    SliceTampering, TimedAction, TokenTampering, UserAction, VolumeChange,
 };
+use crate::bodies::TEMPLATE_WITH_REQUESTS;
 use crate::generate_storage::storage_actions;
 
 /// One storm of this many has a CSI driver.
@@ -101,11 +102,17 @@ fn actions_about_some_kinds(schedule: &Schedule, with_faults: bool, at: u64) -> 
     if seed % BUDGETS_EVERY == 2 {
         actions.extend(budget_actions(seed, at));
     }
+    if seed % QUOTAS_EVERY == 5 {
+        actions.extend(quota_actions(seed, at));
+    }
     if seed % DEVICES_EVERY == 3 {
         actions.extend(device_actions(seed, at));
     }
     if seed % CERTIFICATES_EVERY == 1 {
         actions.extend(certificate_actions(seed, at));
+    }
+    if seed % CREDENTIALS_EVERY == 2 {
+        actions.extend(credential_actions(seed, at));
     }
     if seed % SERVICE_RANGES_EVERY == 4 {
         actions.extend(service_range_actions(seed, at));
@@ -206,12 +213,15 @@ fn device_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
         let change = match rng.u8(..100) {
             _ if at < 2 => DeviceChange::CreatePod,
             ..25 => DeviceChange::CreatePod,
-            25..55 => DeviceChange::Allocate,
+            25..42 => DeviceChange::Allocate,
+            // Pods leave while the storm lasts, after it, or stay.
+            42..55 => DeviceChange::AllocateTolerating([None, Some(5), Some(40), Some(600)][rng.usize(..4)]),
             55..62 => DeviceChange::FinishPod,
             62..75 => DeviceChange::DeletePod,
             75..82 => DeviceChange::DeleteClaim,
-            82..93 => DeviceChange::Taint(rng.u8(..4) > 0),
-            _ => DeviceChange::Untaint,
+            82..89 => DeviceChange::Taint(rng.u8(..4) > 0),
+            89..94 => DeviceChange::Untaint,
+            _ => DeviceChange::TaintSlice(rng.u8(..3) > 0),
         };
         let action = UserAction::ChangeDevices(namespace.to_owned(), name.to_owned(), change);
         TimedAction { at_ms, action: Action::User(action) }
@@ -265,6 +275,36 @@ fn certificate_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
         TimedAction { at_ms, action: Action::User(UserAction::ChangeCertificateRequest(name, change)) }
     };
     times.into_iter().enumerate().map(action).collect()
+}
+
+/// In one storm of this many, users change bootstrap tokens, cluster-info, a legacy token and the bundle of the CA.
+const CREDENTIALS_EVERY: u64 = 3;
+
+/// Actions about credentials, until this time, with random numbers of their own.
+fn credential_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x6372_6564);
+    let until_ms = until_ms.max(FIRST_AT + 30_000);
+    let mut times: Vec<u64> = (0..rng.usize(6..20)).map(|_| rng.u64(FIRST_AT..until_ms)).collect();
+    times.sort_unstable();
+    let action = |at_ms: u64| {
+        let change = match rng.u8(..100) {
+            ..15 => CredentialChange::SetKubeconfig(rng.u8(..4)),
+            15..25 => CredentialChange::BreakSignatures,
+            25..50 => {
+                let now = u32::try_from(at_ms / 1_000).unwrap_or(u32::MAX / 2);
+                let seconds = Some(now + rng.u32(1..60)).filter(|_| rng.u8(..5) > 0);
+                CredentialChange::ReplaceToken(rng.u8(..3), seconds)
+            }
+            50..58 => CredentialChange::DeleteToken(rng.u8(..3)),
+            58..66 => CredentialChange::RestoreLegacyToken,
+            66..76 => CredentialChange::ReplaceBundle,
+            76..80 => CredentialChange::LabelBundle(rng.u8(..4)),
+            80..90 => CredentialChange::DeleteBundle,
+            _ => CredentialChange::AddBundle(rng.u8(..2)),
+        };
+        TimedAction { at_ms, action: Action::User(UserAction::ChangeCredentials(change)) }
+    };
+    times.into_iter().map(action).collect()
 }
 
 /// One storm of this many has autoscalers.
@@ -325,6 +365,51 @@ fn budget_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
     let actions = (0..count)
         .map(|_| TimedAction { at_ms: rng.u64(FIRST_AT..until_ms), action: Action::User(action(&mut rng)) });
     actions.collect()
+}
+
+/// One storm of this many has ResourceQuotas that refuse objects.
+const QUOTAS_EVERY: u64 = 8;
+
+/// Actions about quotas, until this time, with random numbers of their own.
+fn quota_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x7175_6f74);
+    let until_ms = until_ms.max(FIRST_AT + 60_000);
+    let action = |rng: &mut fastrand::Rng| {
+        let namespace = NAMESPACES[usize::from(rng.u8(..4) == 0)].to_owned();
+        let name = NAMES[rng.usize(..NAMES.len())].to_owned();
+        match rng.u8(..100) {
+            ..50 => UserAction::SetQuota(namespace, name, Some(rng.u8(..5)).filter(|_| rng.u8(..5) > 0)),
+            50..80 => UserAction::SetWidget(namespace, name, rng.u8(..3) > 0),
+            _ => {
+                let kind = if rng.bool() { Kind::ReplicaSet } else { Kind::Service };
+                let (replicas, template_version) = (rng.u32(1..5), TEMPLATE_WITH_REQUESTS - rng.u32(..2));
+                let spec = ObjectSpec {
+                    replicas,
+                    template_version,
+                    pods: PodBehaviour::Healthy,
+                    alternative: false,
+                };
+                UserAction::Create(ObjectRef { kind, namespace, name }, spec)
+            }
+        }
+    };
+    let count = rng.usize(10..24);
+    let mut actions = vec![(FIRST_AT, UserAction::DefineWidgets), (until_ms, UserAction::LiftQuotas)];
+    actions.extend((0..count).map(|_| (rng.u64(FIRST_AT..until_ms), action(&mut rng))));
+    // Raised limits let every quota be counted again, which would hide that a deletion was not noticed.
+    for _ in 0..rng.usize(3..10) {
+        let (namespace, name) = (NAMESPACES[0].to_owned(), NAMES[rng.usize(..NAMES.len())].to_owned());
+        let action = match rng.u8(..3) {
+            0 => UserAction::SetWidget(namespace, name, rng.bool()),
+            1 => UserAction::DeletePod(namespace, rng.usize(..20)),
+            _ => {
+                let object = ObjectRef { kind: Kind::ReplicaSet, namespace, name };
+                UserAction::Scale(object, rng.u32(..3))
+            }
+        };
+        actions.push((until_ms + rng.u64(5_000..60_000), action));
+    }
+    actions.into_iter().map(|(at_ms, action)| TimedAction { at_ms, action: Action::User(action) }).collect()
 }
 
 /// The area that most user actions of a storm are about.

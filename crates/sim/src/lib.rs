@@ -21,6 +21,7 @@
 //! | `user_autoscalers` | user actions on autoscalers and their load |
 //! | `user_devices` | user actions on pods with devices, their claims and taints |
 //! | `user_lease` | the original as a rival for the leader election lease |
+//! | `user_quotas` | user actions on ResourceQuotas and a custom kind that they count |
 //! | `user_service_ranges` | user actions on ServiceCIDRs and Services with addresses of them |
 //! | `user_storage` | user actions on claims that a CSI driver provisions |
 //! | `user_volumes` | user actions on claims, volumes and the pods that use them |
@@ -54,9 +55,11 @@ pub mod storm;
 pub mod user;
 mod user_autoscalers;
 mod user_certificates;
+mod user_credentials;
 mod user_devices;
 mod user_interference;
 mod user_lease;
+mod user_quotas;
 mod user_service_ranges;
 mod user_storage;
 mod user_volumes;

@@ -439,6 +439,11 @@ impl Recorder {
         self.state.lock().checkers.iter_mut().for_each(|checker| checker.on_clock_jump());
     }
 
+    /// Reports a jump of the API server's wall clock to the checkers.
+    pub(crate) fn on_server_clock_jump(&self) {
+        self.state.lock().checkers.iter_mut().for_each(|checker| checker.on_server_clock_jump());
+    }
+
     /// Reports to the checkers that a storm is not calm.
     pub(crate) fn on_fault(&self) {
         let at = self.began.elapsed();

@@ -110,6 +110,7 @@ pub fn controller_options() -> ControllersOptions {
     };
     options.garbage_collector.hash_key = 7;
     options.root_ca_certificate_publisher.ca = "the CA".into();
+    options.kube_apiserver_serving_clustertrustbundle_publisher = checks::trust_bundles::publisher_options();
     options
 }
 
@@ -204,8 +205,12 @@ impl<'a> SimulatedCluster<'a> {
                 external: keleustes_hollow::external_metrics,
             })
             .build();
-        let initial_objects =
-            [checks::bootstrap_tokens::initial_objects, checks::legacy_tokens::initial_objects];
+        let initial_objects = [
+            checks::bootstrap_tokens::initial_objects,
+            checks::legacy_tokens::initial_objects,
+            checks::trust_bundles::initial_objects,
+            checks::old_requests::initial_objects,
+        ];
         let initial_objects = initial_objects.into_iter().flat_map(|objects| objects());
         let classes = schedule.storage.then(user_storage::initial_objects).into_iter().flatten();
         for object in initial_objects.chain(classes) {
@@ -270,7 +275,10 @@ impl<'a> SimulatedCluster<'a> {
                 process(number).into_iter().for_each(|process| process.skew(*seconds));
                 self.recorder.on_clock_jump();
             }
-            Action::SkewServerClock(seconds) => drop(self.clock_skew.fetch_add(*seconds, Ordering::Relaxed)),
+            Action::SkewServerClock(seconds) => {
+                self.clock_skew.fetch_add(*seconds, Ordering::Relaxed);
+                self.recorder.on_server_clock_jump();
+            }
             Action::PauseManager(number, time) => {
                 self.network.pause_manager(*number, Duration::from_millis(*time));
             }
@@ -341,6 +349,7 @@ impl<'a> SimulatedCluster<'a> {
             self.user.restore_volumes().await;
         }
         self.check_failing_lists().await;
+        self.user.repeat_failed_migrations().await;
         self.wait_until_quiescent(true, || self.recorder.not_converged(&self.server)).await;
         if !self.recorder.has_violations() {
             self.check_single_zone().await;

@@ -2,7 +2,7 @@
 
 use keleustes_client::{Call, DeleteOptions, PatchType};
 use keleustes_objects::{
-    Key, Kind as _, Node, Pod, ROOT_CA_CONFIG_MAP, Resource, ResourceQuota, RootCaConfigMap, ServiceAccount,
+    Key, Kind as _, Node, Pod, ROOT_CA_CONFIG_MAP, Resource, RootCaConfigMap, ServiceAccount,
     StorageVersionMigration,
 };
 use kube::Client;
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::actions::{Kind, UserAction, node};
 use crate::bodies;
+use crate::checks::objects::condition_is_true;
 use crate::generate::NAMESPACES;
 use crate::recorder::text;
 use crate::user_interference::{OUT_OF_SERVICE, USER_TAINT};
@@ -133,16 +134,6 @@ impl SimulatedUser {
                 self.delete(&CONFIG_MAPS, &Key::namespaced(namespace.as_str(), ROOT_CA_CONFIG_MAP)).await;
                 self.create(&CONFIG_MAPS, namespace, &bodies::replaced_root_ca()).await;
             }
-            UserAction::CreateQuota(namespace, name) => {
-                let hard = json!({"pods": "9999", "count/pods": "9999", "services": "9999", "count/configmaps": "9999"});
-                let quota = json!({"metadata": {"name": name}, "spec": {"hard": hard}});
-                self.create(&ResourceQuota::RESOURCE, namespace, &quota).await;
-            }
-            UserAction::ChangeQuota(namespace, name) => {
-                let hard = json!({"pods": "8888", "services": null, "secrets": "9999"});
-                let key = Key::namespaced(namespace.as_str(), name.as_str());
-                self.merge(&ResourceQuota::RESOURCE, &key, json!({"spec": {"hard": hard}})).await;
-            }
             UserAction::CreateMigration(name, number) => self.create_migration(name, *number).await,
             UserAction::DeleteMigration(name) => {
                 self.delete(&StorageVersionMigration::RESOURCE, &Key::cluster(name.as_str())).await;
@@ -159,6 +150,7 @@ impl SimulatedUser {
                 let account = Key::namespaced(namespace.as_str(), "default");
                 self.delete(&ServiceAccount::RESOURCE, &account).await;
             }
+            _ if self.change_quotas(action).await => {}
             _ => self.interfere(action).await,
         }
     }
@@ -169,6 +161,18 @@ impl SimulatedUser {
         let spec = json!({"resource": {"group": group, "resource": resource}});
         let migration = json!({"metadata": {"name": name}, "spec": spec});
         self.create(&StorageVersionMigration::RESOURCE, "", &migration).await;
+    }
+
+    /// Deletes each migration that has failed and creates it again.
+    pub(crate) async fn repeat_failed_migrations(&self) {
+        for migration in self.list(&StorageVersionMigration::RESOURCE, "").await {
+            if condition_is_true(&migration, "Failed") {
+                self.delete(&StorageVersionMigration::RESOURCE, &key(&migration)).await;
+                let again =
+                    json!({"metadata": {"name": migration["metadata"]["name"]}, "spec": migration["spec"]});
+                self.create(&StorageVersionMigration::RESOURCE, "", &again).await;
+            }
+        }
     }
 
     /// Taints a node with NoExecute and binds a new pod to it afterwards.
@@ -188,9 +192,10 @@ impl SimulatedUser {
         self.set_taint(&node, OUT_OF_SERVICE, false).await;
     }
 
-    /// Removes foreign finalizers, and deletes relabelled pods: a StatefulSet waits forever for the name of
-    /// a pod that it had to release.
+    /// Removes foreign finalizers, raises the limits of quotas, and deletes relabelled pods: a StatefulSet waits forever
+    /// for the name of a pod that it had to release.
     pub async fn remove_blockers(&self) {
+        self.lift_quotas().await;
         for namespace in NAMESPACES {
             for pod in self.list(&PODS, namespace).await {
                 if !text(&pod, "/metadata/labels/was").is_empty() {

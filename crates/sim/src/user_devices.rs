@@ -2,7 +2,7 @@
 
 use keleustes_client::{Call, PatchType};
 use keleustes_objects::{
-    DeviceTaintRule, Key, Kind as _, Pod, Resource, ResourceClaim, ResourceClaimTemplate,
+    DeviceTaintRule, Key, Kind as _, Pod, Resource, ResourceClaim, ResourceClaimTemplate, ResourceSlice,
 };
 use serde_json::{Value, json};
 
@@ -13,12 +13,11 @@ use crate::user::SimulatedUser;
 const CLAIMS: Resource = ResourceClaim::RESOURCE;
 const TEMPLATES: Resource = ResourceClaimTemplate::RESOURCE;
 const RULES: Resource = DeviceTaintRule::RESOURCE;
+const SLICES: Resource = ResourceSlice::RESOURCE;
 const PODS: Resource = Pod::RESOURCE;
 
 /// The driver of all devices in a storm.
 const DRIVER: &str = "storm.example.com";
-/// The claims of the pod of this name tolerate all taints.
-pub(crate) const TOLERANT_POD: &str = "device-user-sail";
 
 fn template_body() -> Value {
     let requests = json!([{"name": "r", "exactly": {"deviceClassName": "storm.example.com"}}]);
@@ -38,6 +37,13 @@ fn rule_body(namespace: &str, effect: &str) -> Value {
         "spec": {"deviceSelector": {"driver": DRIVER, "pool": namespace}, "taint": {"key": "broken", "effect": effect}}})
 }
 
+/// The slice of a pool, which has the name of a namespace.
+fn slice_body(namespace: &str) -> Value {
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": namespace},
+        "spec": {"driver": DRIVER, "pool": {"name": namespace, "generation": 1, "resourceSliceCount": 1},
+            "allNodes": true, "devices": []}})
+}
+
 impl SimulatedUser {
     pub(crate) async fn change_devices(&self, namespace: &str, name: &str, change: DeviceChange) {
         let pod = format!("device-user-{name}");
@@ -47,7 +53,12 @@ impl SimulatedUser {
                 self.create(&TEMPLATES, namespace, &template_body()).await;
                 self.create(&PODS, namespace, &pod_body(&pod)).await;
             }
-            DeviceChange::Allocate => self.allocate(namespace, &pod).await,
+            DeviceChange::Allocate => self.allocate(namespace, &pod, json!([])).await,
+            DeviceChange::AllocateTolerating(seconds) => {
+                let toleration =
+                    json!({"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});
+                self.allocate(namespace, &pod, json!([toleration])).await;
+            }
             DeviceChange::FinishPod => {
                 self.merge_status_of(&PODS, &pod_key, json!({"status": {"phase": "Succeeded"}})).await;
             }
@@ -62,7 +73,22 @@ impl SimulatedUser {
                 self.create(&RULES, "", &rule_body(namespace, effect)).await;
             }
             DeviceChange::Untaint => self.delete(&RULES, &Key::cluster(namespace)).await,
+            DeviceChange::TaintSlice(tainted) => self.taint_in_slice(namespace, &pod, tainted).await,
         }
+    }
+
+    /// Publishes a device in the slice of its pool, with a taint or without.
+    async fn taint_in_slice(&self, namespace: &str, device: &str, tainted: bool) {
+        self.create(&SLICES, "", &slice_body(namespace)).await;
+        let slices = self.list(&SLICES, "").await;
+        let Some(slice) = slices.iter().find(|slice| text(slice, "/metadata/name") == namespace) else {
+            return;
+        };
+        let mut devices = slice["spec"]["devices"].as_array().cloned().unwrap_or_default();
+        devices.retain(|published| published["name"] != device);
+        let taints = if tainted { json!([{"key": "hot", "effect": "NoExecute"}]) } else { json!([]) };
+        devices.push(json!({"name": device, "taints": taints}));
+        self.merge(&SLICES, &Key::cluster(namespace), json!({"spec": {"devices": devices}})).await;
     }
 
     /// The claim that was generated for the pod of this name.
@@ -75,7 +101,7 @@ impl SimulatedUser {
     }
 
     /// Allocates a device for the claim of a pod and reserves it, unless it is allocated.
-    async fn allocate(&self, namespace: &str, pod: &str) {
+    async fn allocate(&self, namespace: &str, pod: &str, tolerations: Value) {
         let Some(claim) = self.claim_of(namespace, pod).await else { return };
         if claim.pointer("/metadata/deletionTimestamp").is_some()
             || claim.pointer("/status/allocation").is_some()
@@ -87,11 +113,6 @@ impl SimulatedUser {
         let finalizers = json!(["resource.kubernetes.io/delete-protection"]);
         let change = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
         let stored = self.send(&Call::patch(&CLAIMS, &key, PatchType::Merge, &change)).await;
-        let tolerations = if pod == TOLERANT_POD {
-            json!([{"operator": "Exists", "effect": "NoExecute"}])
-        } else {
-            json!([])
-        };
         let result = json!({"request": "r", "driver": DRIVER, "pool": namespace, "device": pod,
             "tolerations": tolerations});
         let owner = &claim["metadata"]["ownerReferences"][0];

@@ -173,6 +173,7 @@ impl SimulatedUser {
             UserAction::ChangeCertificateRequest(name, change) => {
                 self.change_certificate_request(name, *change).await;
             }
+            UserAction::ChangeCredentials(change) => self.change_credentials(*change).await,
             UserAction::ChangeStorage(namespace, name, change) => {
                 self.change_storage(namespace, name, *change).await;
             }

@@ -6,7 +6,7 @@ use http::Method;
 use keleustes_client::Call;
 use keleustes_objects::{Key, Kind as _, Lease, Pod, ReplicaSet};
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::bodies;
 use crate::checks::objects::{controller_ref, is_terminating, number, uid};
@@ -17,6 +17,9 @@ use crate::user::SimulatedUser;
 /// How long the original waits for a released lease, and how often it looks.
 const ATTEMPTS: u32 = 100;
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(50);
+/// It does not renew the lease, and stops writing as a leader does that could not. What a process writes that was frozen
+/// for longer, before it notices, no other can foresee.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
 impl SimulatedUser {
     /// Leads for this time as soon as a manager releases the lease, creates the pods of ReplicaSets that have none, and
@@ -26,9 +29,10 @@ impl SimulatedUser {
     /// Parity: client-go, tools/leaderelection.
     pub(crate) async fn lead_as_original(&self, term: Duration, transitions: u32) {
         let Some(mut lease) = self.acquire_lease(transitions).await else { return };
+        let deadline = Instant::now() + RENEW_DEADLINE;
         sleep(term).await;
         for namespace in NAMESPACES {
-            self.create_missing_pods(namespace).await;
+            self.create_missing_pods(namespace, deadline).await;
         }
         lease["spec"]["holderIdentity"] = json!("");
         lease["spec"]["leaseDurationSeconds"] = json!(1);
@@ -60,7 +64,7 @@ impl SimulatedUser {
         self.send(&Call::on_object(Method::PUT, &Lease::RESOURCE, &key).with_body(lease)).await
     }
 
-    async fn create_missing_pods(&self, namespace: &str) {
+    async fn create_missing_pods(&self, namespace: &str, deadline: Instant) {
         let pods = self.list(&Pod::RESOURCE, namespace).await;
         for mut set in self.list(&ReplicaSet::RESOURCE, namespace).await {
             let is_its =
@@ -71,6 +75,9 @@ impl SimulatedUser {
             // Objects in lists have neither.
             (set["apiVersion"], set["kind"]) = (json!("apps/v1"), json!("ReplicaSet"));
             for _ in 0..number(&set, "/spec/replicas") {
+                if Instant::now() > deadline {
+                    return;
+                }
                 let mut pod = set["spec"]["template"].clone();
                 let name = format!("{}-original-{}", text(&set, "/metadata/name"), self.number());
                 pod["metadata"]["name"] = json!(name);

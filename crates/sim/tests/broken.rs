@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use keleustes_controllers::{all_controllers, deployment};
 use keleustes_objects::{
-    ErrorReason, Key, Namespace, Pod, ReplicaSet, RootCaConfigMap, ServiceCidr, TokenSecret,
+    ErrorReason, Key, Namespace, Pod, PodDisruptionBudget, ReplicaSet, RootCaConfigMap, ServiceCidr,
+    TokenSecret,
 };
 use keleustes_plan::{
     Action as WriteAction, AnyReconciler, BoxFuture, Context, Controller, Grant, Item, KindEntry, Loop,
@@ -377,10 +378,10 @@ fn finished_job_that_outlives_its_ttl_is_caught() {
     expect_violation(&play_with(1, actions, idle_ttl), "has outlived its TTL");
 }
 
-/// The shipped controller, which runs no time that is due in the second or third minute.
-fn forgetful_cron_jobs() -> Controller {
-    struct Forgetful(Arc<dyn AnyReconciler>);
-    impl AnyReconciler for Forgetful {
+/// A controller whose reconciles are left out at some times, given in seconds since 1970.
+fn leaving_out(mut controller: Controller, left_out: fn(i64) -> Option<Requeue>) -> Controller {
+    struct LeavingOut(Arc<dyn AnyReconciler>, fn(i64) -> Option<Requeue>);
+    impl AnyReconciler for LeavingOut {
         fn accepts(&self, item: &Item) -> bool {
             self.0.accepts(item)
         }
@@ -391,19 +392,26 @@ fn forgetful_cron_jobs() -> Controller {
             item: &'a Item,
         ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
             Box::pin(async move {
-                let minute = cx.gather(|view| view.now()).wall.unix_seconds() / 60 % 60;
-                match minute {
-                    2 | 3 => Ok(Requeue::after(std::time::Duration::from_secs(20), "a test")),
-                    _ => self.0.reconcile_boxed(cx, item).await,
+                match (self.1)(cx.gather(|view| view.now()).wall.unix_seconds()) {
+                    Some(requeue) => Ok(requeue),
+                    None => self.0.reconcile_boxed(cx, item).await,
                 }
             })
         }
     }
-    let mut controller = keleustes_controllers::cronjob::controller(&controller_options().cronjob);
     for a_loop in &mut controller.loops {
-        a_loop.reconciler = Arc::new(Forgetful(a_loop.reconciler.clone()));
+        a_loop.reconciler = Arc::new(LeavingOut(a_loop.reconciler.clone(), left_out));
     }
     controller
+}
+
+/// The shipped controller, which runs no time that is due in the second or third minute.
+fn forgetful_cron_jobs() -> Controller {
+    let shipped = keleustes_controllers::cronjob::controller(&controller_options().cronjob);
+    leaving_out(shipped, |seconds| {
+        let later = Requeue::after(std::time::Duration::from_secs(20), "a test");
+        matches!(seconds / 60 % 60, 2 | 3).then_some(later)
+    })
 }
 
 #[test]
@@ -494,5 +502,90 @@ fn service_cidr_that_is_removed_while_in_use_is_caught() {
     let report = play_with(1, actions()[..1].to_vec(), || Controller::new("service-cidr-controller"));
     expect_violation(&report, "ServiceCIDR /range-3 has no finalizer");
     let report = play_with(1, actions(), keleustes_controllers::service_cidr::controller);
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+}
+
+/// The shipped controller, which counts nothing any more after a while.
+fn tired_quotas() -> Controller {
+    let shipped = keleustes_controllers::resourcequota::controller(&controller_options().resourcequota);
+    // Every simulated cluster starts with the first of January.
+    leaving_out(shipped, |seconds| (seconds % 86_400 >= 85).then_some(Requeue::Forget))
+}
+
+/// What deleted objects have used is given back by the controller alone.
+#[test]
+fn quota_that_is_not_recounted_is_caught() {
+    let (namespace, name) = ("default".to_owned(), "oar".to_owned());
+    let actions = |spec: u8| {
+        let set = UserAction::SetQuota(namespace.clone(), name.clone(), Some(spec));
+        let widget = |is_there| UserAction::SetWidget(namespace.clone(), name.clone(), is_there);
+        let object = ObjectRef { kind: Kind::ReplicaSet, namespace: namespace.clone(), name: name.clone() };
+        let pods =
+            ObjectSpec { replicas: 2, template_version: 11, pods: PodBehaviour::Healthy, alternative: false };
+        let actions = [
+            (2_000, UserAction::DefineWidgets),
+            (60_000, set),
+            (63_000, UserAction::Create(object.clone(), pods)),
+            (64_000, widget(true)),
+            (80_000, UserAction::LiftQuotas),
+            (90_000, widget(false)),
+            (91_000, UserAction::Scale(object, 1)),
+        ];
+        actions.map(|(at_ms, action)| (at_ms, Action::User(action))).to_vec()
+    };
+    for (spec, words) in [(1, "pods is 1, not \"2\""), (4, "count/widgets.example.com is 0, not \"1\"")] {
+        expect_violation(&play_with(1, actions(spec), tired_quotas), words);
+        let shipped =
+            || keleustes_controllers::resourcequota::controller(&controller_options().resourcequota);
+        let report = play_with(1, actions(spec), shipped);
+        assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    }
+}
+
+/// Publishes that every pod of a namespace is healthy.
+fn budgets_of_all_pods() -> Controller {
+    let decide = |view: &View<'_>, item: &Key| {
+        let Some(budget) = view.get::<PodDisruptionBudget>(item) else { return Plan::none() };
+        let pods = view.in_namespace::<Pod>(&item.namespace).count();
+        let condition = json!({"type": "DisruptionAllowed", "status": if pods > 1 { "True" } else { "False" },
+            "reason": if pods > 1 { "SufficientPods" } else { "InsufficientPods" }, "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = json!({"observedGeneration": 1, "currentHealthy": pods, "expectedPods": pods, "desiredHealthy": 1,
+            "disruptionsAllowed": pods.saturating_sub(1), "conditions": [condition]});
+        Plan::of(Write::put_status(&**budget, &status).because("broken on purpose"))
+    };
+    Controller::new("disruption-controller")
+        .service_account("disruption-controller")
+        .may_write(&[Grant { group: "policy", resource: "poddisruptionbudgets/status", verbs: &["update"] }])
+        .with_loop(
+            Loop::deciding("all", decide)
+                .enqueue_on::<PodDisruptionBudget>(|change, _, queue| queue.add(&change.latest().meta.key))
+                .reads_unwatched::<Pod>("broken on purpose"),
+        )
+}
+
+/// Two pods of a budget, which are not ready at once.
+#[test]
+fn budget_that_counts_unready_pods_is_caught() {
+    let actions = || {
+        let (namespace, name) = ("default".to_owned(), "oar".to_owned());
+        let object = ObjectRef { kind: Kind::ReplicaSet, namespace: namespace.clone(), name: name.clone() };
+        let slow = ObjectSpec {
+            replicas: 2,
+            template_version: 0,
+            pods: PodBehaviour::SlowStart,
+            alternative: false,
+        };
+        vec![
+            (3_000, Action::User(UserAction::Create(object, slow))),
+            (6_000, Action::User(UserAction::SetBudget(namespace, name, Some(0)))),
+        ]
+    };
+    expect_violation(
+        &play_with(1, actions(), budgets_of_all_pods),
+        "counts 2 healthy of 2 pods, as there never were",
+    );
+    let shipped = || keleustes_controllers::disruption::controller(controller_options().disruption);
+    let report = play_with(1, actions(), shipped);
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use keleustes_controllers::all_controllers;
 use keleustes_objects::{
-    Key, Kind, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageVersionMigration, VolumeAttachment,
+    DeviceTaintRule, Key, Kind, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageVersionMigration,
+    VolumeAttachment,
 };
 use keleustes_plan::{Controller, Grant, Loop, PatchKind, Plan, View, Write};
 use keleustes_sim::actions::{
@@ -309,41 +310,99 @@ fn devices(name: &str, changes: &[(u64, DeviceChange)]) -> Vec<(u64, UserAction)
     changes.iter().map(|(at_ms, change)| (*at_ms, action(*change))).collect()
 }
 
-/// A pod with a device, which is then tainted.
-fn tainted_device(pod: &str) -> Vec<(u64, UserAction)> {
-    devices(
-        pod,
-        &[
-            (2_000, DeviceChange::CreatePod),
-            (5_000, DeviceChange::Allocate),
-            (8_000, DeviceChange::Taint(true)),
-        ],
-    )
+/// A pod with a device that is allocated in this way, and then tainted by a rule.
+fn tainted_device(allocate: DeviceChange) -> Vec<(u64, UserAction)> {
+    devices("oar", &[(2_000, DeviceChange::CreatePod), (5_000, allocate), (8_000, DeviceChange::Taint(true))])
+}
+
+/// Evicts a pod with a device as soon as `is_due` holds.
+fn evictor(is_due: fn(&View<'_>, &Pod) -> bool) -> Controller {
+    let decide = move |view: &View<'_>, item: &Key| {
+        let Some(pod) = view.get::<Pod>(item) else { return Plan::none() };
+        if pod.meta.deletion_timestamp.is_some() || !pod.meta.key.name.starts_with("device-user-") {
+            return Plan::none();
+        }
+        if is_due(view, pod) {
+            return Plan::of(Write::delete(&**pod).because("broken on purpose"));
+        }
+        let mut plan = Plan::none();
+        plan.requeue_after(std::time::Duration::from_secs(1), "a test");
+        plan
+    };
+    let a_loop = Loop::deciding("evictor", decide)
+        .enqueue_on::<Pod>(|change, _, queue| queue.add(&change.latest().meta.key))
+        .reads_unwatched::<DeviceTaintRule>("broken on purpose");
+    Controller::new("evictor")
+        .service_account("device-taint-eviction-controller")
+        .may_write(EVERYTHING)
+        .with_loop(a_loop)
 }
 
 /// Evicts every pod with a device.
 fn evictor_of_everything() -> Controller {
-    let decide = |_: &View<'_>, pod: &Arc<Pod>| {
-        if pod.meta.deletion_timestamp.is_some() || !pod.meta.key.name.starts_with("device-user-") {
-            return Plan::none();
-        }
-        Plan::of(Write::delete(&**pod).because("broken on purpose"))
-    };
-    controller_of("evictor-of-everything", "device-taint-eviction-controller", |a_loop| a_loop, decide)
+    evictor(|_, _| true)
+}
+
+/// Evicts every pod with a device while there is a rule.
+fn evictor_despite_tolerations() -> Controller {
+    evictor(|view, _| view.all::<DeviceTaintRule>().next().is_some())
+}
+
+/// Evicts every pod with a device after a minute.
+fn evictor_despite_untainting() -> Controller {
+    evictor(|view, pod| {
+        let created = pod.meta.creation_timestamp;
+        created.is_some_and(|created| view.now().wall.seconds_since(created) >= 60)
+    })
 }
 
 #[test]
 fn eviction_of_a_pod_that_tolerates_is_caught() {
-    let actions = tainted_device("sail");
+    let actions = tainted_device(DeviceChange::AllocateTolerating(None));
     expect_no_violation(&actions);
-    expect_violation(&play_with(&actions, evictor_of_everything), "tolerates the taint and is evicted");
+    let report = play_with(&actions, evictor_despite_tolerations);
+    expect_violation(&report, "tolerates the taint and is evicted");
+    let report = play_with(&actions, evictor_of_everything);
+    expect_violation(&report, "is evicted and on no tainted device");
+}
+
+#[test]
+fn eviction_before_the_toleration_seconds_are_over_is_caught() {
+    let actions = tainted_device(DeviceChange::AllocateTolerating(Some(40)));
+    expect_no_violation(&actions);
+    let report = play_with(&actions, evictor_despite_tolerations);
+    expect_violation(&report, "tolerates the taint for 40s and is evicted after");
+}
+
+#[test]
+fn eviction_after_the_taint_was_removed_is_caught() {
+    for untaint in [DeviceChange::Untaint, DeviceChange::TaintSlice(false)] {
+        let taint = match untaint {
+            DeviceChange::Untaint => DeviceChange::Taint(true),
+            _ => DeviceChange::TaintSlice(true),
+        };
+        let tolerates = DeviceChange::AllocateTolerating(Some(40));
+        let mut actions = devices("oar", &[(2_000, DeviceChange::CreatePod), (5_000, tolerates)]);
+        actions.extend(devices("oar", &[(8_000, taint), (20_000, untaint), (90_000, untaint)]));
+        expect_no_violation(&actions);
+        let report = play_with(&actions, evictor_despite_untainting);
+        expect_violation(&report, "is evicted after the taint was removed");
+    }
 }
 
 #[test]
 fn missing_evictions_and_claims_are_noticed() {
-    let report = play_with(&tainted_device("oar"), || Controller::new("device-taint-eviction-controller"));
-    expect_violation(&report, "is still on a tainted device");
-    let report = play_with(&tainted_device("oar"), || Controller::new("resourceclaim-controller"));
+    let idle = || Controller::new("device-taint-eviction-controller");
+    let allocated = [(2_000, DeviceChange::CreatePod), (5_000, DeviceChange::Allocate)];
+    let slice = [&allocated[..], &[(8_000, DeviceChange::TaintSlice(true))]].concat();
+    let of_slice = devices("oar", &slice);
+    expect_no_violation(&of_slice);
+    let awaited = tainted_device(DeviceChange::AllocateTolerating(Some(5)));
+    for actions in [tainted_device(DeviceChange::Allocate), of_slice, awaited] {
+        expect_violation(&play_with(&actions, idle), "is still on a tainted device");
+    }
+    let actions = tainted_device(DeviceChange::Allocate);
+    let report = play_with(&actions, || Controller::new("resourceclaim-controller"));
     expect_violation(&report, "no claim is recorded for");
 }
 
@@ -382,4 +441,29 @@ fn two_migrations_of_one_resource_at_once_are_caught() {
 fn migration_that_never_ends_is_noticed() {
     let report = play_with(&two_migrations(), || Controller::new("storage-version-migrator-controller"));
     expect_violation(&report, "has not ended");
+}
+
+/// Ends every migration in this way, and rewrites nothing.
+fn migrator_without_work(condition: &'static str) -> Controller {
+    let decide = move |view: &View<'_>, item: &Key| {
+        let Some(migration) = view.get::<StorageVersionMigration>(item) else { return Plan::none() };
+        if has_condition(migration, condition) {
+            return Plan::none();
+        }
+        let status = json!({"resourceVersion": "999999", "conditions": [
+            {"type": condition, "status": "True", "lastUpdateTime": null, "reason": "Broken"}]});
+        Plan::of(patch(&**migration, "status", json!({"status": status})))
+    };
+    let name = "storage-version-migrator-controller";
+    let a_loop = Loop::deciding(name, decide)
+        .enqueue_on::<StorageVersionMigration>(|change, _, queue| queue.add(&change.latest().meta.key));
+    Controller::new(name).service_account(name).may_write(EVERYTHING).with_loop(a_loop)
+}
+
+#[test]
+fn migration_that_succeeds_without_work_or_fails_is_caught() {
+    let report = play_with(&two_migrations(), || migrator_without_work("Succeeded"));
+    expect_violation(&report, "succeeds without ConfigMap");
+    let report = play_with(&two_migrations(), || migrator_without_work("Failed"));
+    expect_violation(&report, "fails without a fault");
 }

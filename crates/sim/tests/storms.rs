@@ -39,6 +39,7 @@ fn fault_name(action: &Action) -> Option<&'static str> {
             Some("the Lease has no holder")
         }
         Action::User(UserAction::LeadAsOriginal(..)) => Some("the original leads"),
+        Action::User(UserAction::SetQuota(_, _, Some(_))) => Some("a quota refuses objects"),
         Action::FailLists(_) => Some("lists of one kind fail"),
         Action::Fault(fault) => match fault.effect {
             FaultEffect::DropResponse => Some("a response is lost"),
@@ -66,6 +67,7 @@ fn two_hundred_seeds_draw_every_fault() {
         }
     }
     let wanted = [
+        "a quota refuses objects",
         "a request takes effect and is refused",
         "a response is lost",
         "an owner in another namespace",
@@ -91,6 +93,18 @@ fn storms_with_a_term_of_the_original_hold() {
             schedule.seed,
             violations.join("\n")
         );
+    }
+}
+
+/// Quotas refuse pods, Services and custom objects.
+#[test]
+fn storms_with_quotas_hold() {
+    let is_quota = |timed: &TimedAction| matches!(timed.action, Action::User(UserAction::SetQuota(..)));
+    let schedules = (201..).map(generate_schedule);
+    for schedule in schedules.filter(|schedule| schedule.actions.iter().any(is_quota)).take(5) {
+        let violations = play(&schedule, &StormOptions::default()).violations;
+        let seed = schedule.seed;
+        assert!(violations.is_empty(), "cargo xtask storm --seed {seed}\n{}", violations.join("\n"));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Devices: no pod that tolerates its device's taint is evicted from it. In the end every pod has its claims, no claim
-//! outlives its pod, no claim is reserved for a pod that is gone or done, and no other pod stays on a tainted device.
+//! Claims for devices: in the end every pod has its claims, no claim outlives its pod, and no claim is reserved for a pod that
+//! is gone or done.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,9 @@ use serde_json::Value;
 
 use super::Checker;
 use super::objects::describe;
-use crate::recorder::{ObservedWrite, text};
-use crate::user_devices::TOLERANT_POD;
+use crate::recorder::text;
 
-/// The service account of the controller that evicts pods.
-const EVICTION: &str = "device-taint-eviction-controller";
-
-/// Watches claims, their pods and evictions from devices.
+/// Watches claims and their pods.
 pub struct Devices;
 
 fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
@@ -65,44 +61,13 @@ fn missing_claim(pod: &Value, server: &ApiServer) -> Option<String> {
     items(pod, "/spec/resourceClaims").filter(from_template).find_map(missing)
 }
 
-/// Whether a pod is on a device that a rule evicts it from.
-fn is_to_be_evicted(pod: &Value, claims: &[&Value], rules: &[&Value]) -> bool {
-    let uid = text(pod, "/metadata/uid");
-    let own = claims.iter().filter(|claim| {
-        items(claim, "/status/reservedFor").any(|consumer| consumer["uid"].as_str() == Some(uid))
-    });
-    let mut results = own.flat_map(|claim| items(claim, "/status/allocation/devices/results"));
-    results.any(|result| {
-        items(result, "/tolerations").next().is_none()
-            && rules.iter().any(|rule| {
-                text(rule, "/spec/taint/effect") == "NoExecute"
-                    && rule["spec"]["deviceSelector"]["driver"] == result["driver"]
-                    && rule["spec"]["deviceSelector"]["pool"] == result["pool"]
-            })
-    })
-}
-
 impl Checker for Devices {
     fn name(&self) -> &'static str {
-        "resourceclaim-controller and device-taint-eviction-controller"
-    }
-
-    fn on_write(&mut self, write: &ObservedWrite, _: &ApiServer) -> Result<(), String> {
-        let is_eviction = write.by_manager()
-            && write.succeeded()
-            && write.component == EVICTION
-            && write.request.resource == "pods";
-        match write.before.as_deref() {
-            Some(pod) if is_eviction && text(pod, "/metadata/name") == TOLERANT_POD => {
-                Err(format!("{} tolerates the taint and is evicted", describe(pod)))
-            }
-            _ => Ok(()),
-        }
+        "resourceclaim-controller"
     }
 
     fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
-        let (pods, claims, rules) =
-            (server.objects("pods"), server.objects("resourceclaims"), server.objects("devicetaintrules"));
+        let (pods, claims) = (server.objects("pods"), server.objects("resourceclaims"));
         let by_uid: BTreeMap<String, &Value> =
             pods.iter().map(|pod| (text(pod, "/metadata/uid").to_owned(), &**pod)).collect();
         for claim in claims.iter().map(|claim| &**claim) {
@@ -116,14 +81,9 @@ impl Checker for Devices {
                 return Err(format!("{} is reserved for {pod}, which is gone or done", describe(claim)));
             }
         }
-        let claims: Vec<&Value> = claims.iter().map(|claim| &**claim).collect();
-        let rules: Vec<&Value> = rules.iter().map(|rule| &**rule).collect();
         for pod in pods.iter().map(|pod| &**pod).filter(|pod| !is_terminating(pod) && !is_done(pod)) {
             if let Some(why) = missing_claim(pod, server) {
                 return Err(format!("{}: {why}", describe(pod)));
-            }
-            if !text(pod, "/spec/nodeName").is_empty() && is_to_be_evicted(pod, &claims, &rules) {
-                return Err(format!("{} is still on a tainted device", describe(pod)));
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ const NAMESPACE: &str = "kube-system";
 const ACCOUNT: &str = "legacy";
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
-/// The only Secret that may be deleted.
+/// The only Secret that may be deleted, until a user restores it.
 const OLD: &str = "legacy-old";
 /// The others: used, mounted by a pod, not marked yet, not generated.
 const KEPT: [&str; 4] = ["legacy-used", "legacy-mounted", "legacy-new", "legacy-manual"];
@@ -57,6 +57,16 @@ pub(crate) fn initial_objects() -> Vec<Value> {
     [account, pod, tracking].into_iter().chain(secrets).collect()
 }
 
+/// A user needs the old token again: the mark goes, and the API server records that it is used.
+pub(crate) fn restored() -> (keleustes_objects::Key, Value) {
+    let labels = json!({INVALID_SINCE: null, LAST_USED: "2098-01-01"});
+    (keleustes_objects::Key::namespaced(NAMESPACE, OLD), json!({"metadata": {"labels": labels}}))
+}
+
+fn is_used(secret: &Value) -> bool {
+    secret["metadata"]["labels"][LAST_USED] == "2098-01-01"
+}
+
 impl Checker for LegacyTokens {
     fn name(&self) -> &'static str {
         "legacy-serviceaccount-token-cleaner-controller"
@@ -66,7 +76,10 @@ impl Checker for LegacyTokens {
         let Some(before) = write.before.as_ref().filter(|_| write.by_manager() && write.succeeded()) else {
             return Ok(());
         };
-        let is_kept = KEPT.contains(&write.request.name.as_str()) && write.request.namespace == NAMESPACE;
+        let name = write.request.name.as_str();
+        // What counts is what was stored when the write arrived.
+        let is_kept =
+            write.request.namespace == NAMESPACE && (KEPT.contains(&name) || name == OLD && is_used(before));
         if write.request.resource != "secrets" || !is_kept {
             return Ok(());
         }
@@ -140,6 +153,11 @@ mod tests {
             let by_user = ObservedWrite { party: "user".into(), ..write(name, |_| None) };
             assert_eq!(check(&by_user), Ok(()));
         }
+        let mut used = write(OLD, |_| None);
+        let mut token = used.before.as_deref().unwrap().clone();
+        token["metadata"]["labels"][LAST_USED] = json!("2098-01-01");
+        used.before = Some(Arc::new(token));
+        assert!(check(&used).unwrap_err().contains("which is in use"), "used during the storm");
         let mark_again = |mut token: Value| {
             token["metadata"]["labels"][INVALID_SINCE] = json!("2026-01-01");
             Some(token)

@@ -15,6 +15,7 @@ pub mod certificates;
 pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
+pub mod device_evictions;
 pub mod devices;
 pub mod disruption;
 pub mod endpoints;
@@ -29,6 +30,7 @@ pub mod namespace_defaults;
 pub mod node_ranges;
 pub mod nodes;
 pub mod objects;
+pub mod old_requests;
 pub mod own_writes;
 pub mod owners_elsewhere;
 pub mod ownership;
@@ -38,6 +40,7 @@ pub mod resource_version_preconditions;
 pub mod service_cidrs;
 pub mod statefulset;
 pub mod tokens;
+pub mod trust_bundles;
 pub mod uid_preconditions;
 pub mod unchanged_writes;
 pub mod volume_binding;
@@ -72,6 +75,9 @@ pub trait Checker: Send {
 
     /// The wall clock of a manager jumps.
     fn on_clock_jump(&mut self) {}
+
+    /// The wall clock of the API server jumps.
+    fn on_server_clock_jump(&mut self) {}
 
     /// Something other than a user has acted, this long after the start: a network fault, a crash, a clock.
     fn on_fault(&mut self, _at: Duration) {}
@@ -126,7 +132,9 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(service_cidrs::ServiceCidrs::default()),
         Box::new(tokens::Tokens),
         Box::new(aggregated_roles::AggregatedRoles),
-        Box::new(bootstrap_tokens::BootstrapTokens),
+        Box::new(bootstrap_tokens::BootstrapTokens::default()),
+        Box::new(trust_bundles::TrustBundles),
+        Box::new(old_requests::OldRequests::default()),
         Box::new(certificates::Certificates),
         Box::new(legacy_tokens::LegacyTokens),
         Box::new(attachments::Attachments::default()),
@@ -134,6 +142,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(volume_protection::VolumeProtection::default()),
         Box::new(migrations::Migrations::default()),
         Box::new(devices::Devices),
+        Box::new(device_evictions::DeviceEvictions::default()),
     ]
 }
 

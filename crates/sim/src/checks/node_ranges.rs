@@ -1,6 +1,6 @@
-//! Ranges of nodes: no two nodes share one, and the range of a node never changes; in the end every node has one.
+//! Ranges of nodes: those of no two nodes overlap, and the range of a node never changes; in the end every node has one.
 
-use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use keleustes_apiserver::ApiServer;
 use serde_json::Value;
@@ -38,14 +38,43 @@ impl Checker for NodeRanges {
     }
 }
 
+/// An address range: the bits of the address aligned to the left, the length of the prefix, and whether it is of IPv6.
+#[derive(Clone, Copy)]
+struct Range {
+    bits: u128,
+    prefix: u32,
+    is_ipv6: bool,
+}
+
+impl Range {
+    fn parse(text: &str) -> Option<Self> {
+        let (address, prefix) = text.split_once('/')?;
+        let (bits, is_ipv6) = match address.parse().ok()? {
+            IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, false),
+            IpAddr::V6(address) => (u128::from(address), true),
+        };
+        Some(Self { bits, prefix: prefix.parse().ok()?, is_ipv6 })
+    }
+
+    /// Whether one of them contains the other.
+    fn overlaps(self, other: Self) -> bool {
+        let shared = self.prefix.min(other.prefix);
+        let differing = (self.bits ^ other.bits).leading_zeros();
+        self.is_ipv6 == other.is_ipv6 && differing >= shared
+    }
+}
+
 fn check_distinct(server: &ApiServer) -> Result<(), String> {
-    let mut owners: BTreeMap<String, String> = BTreeMap::new();
+    let mut known: Vec<(String, Range, String)> = Vec::new();
     for node in server.objects("nodes") {
+        let name = describe(&node);
         let ranges = node.pointer("/spec/podCIDRs").and_then(Value::as_array);
-        for range in ranges.into_iter().flatten().filter_map(Value::as_str) {
-            if let Some(other) = owners.insert(range.to_owned(), describe(&node)) {
-                return Err(format!("{} and {other} share {range}", describe(&node)));
+        for text in ranges.into_iter().flatten().filter_map(Value::as_str) {
+            let range = Range::parse(text).ok_or_else(|| format!("{name} has {text}, which is no range"))?;
+            if let Some((other, _, its)) = known.iter().find(|(_, one, _)| one.overlaps(range)) {
+                return Err(format!("{text} of {name} overlaps {its} of {other}"));
             }
+            known.push((name.clone(), range, text.to_owned()));
         }
     }
     Ok(())
@@ -72,11 +101,22 @@ mod tests {
         seed("a", "10.244.0.0/24");
         seed("b", "10.244.1.0/24");
         assert_eq!(NodeRanges.check_converged(&server), Ok(()));
-        seed("b", "10.244.0.0/24");
-        assert_eq!(
-            NodeRanges.check_converged(&server),
-            Err("Node /b and Node /a share 10.244.0.0/24".to_owned())
-        );
+        for (range, is_free) in [
+            ("10.244.0.0/24", false),
+            ("10.244.0.128/25", false),
+            ("10.244.0.0/16", false),
+            ("10.245.0.0/16", true),
+            // The bits of 10.244.0.0, in the other family.
+            ("af4::/24", true),
+        ] {
+            seed("b", range);
+            let overlap = format!("{range} of Node /b overlaps 10.244.0.0/24 of Node /a");
+            let expected = if is_free { Ok(()) } else { Err(overlap) };
+            assert_eq!(NodeRanges.check_converged(&server), expected);
+        }
+        seed("b", "10.244.1.0");
+        let no_range = "Node /b has 10.244.1.0, which is no range".to_owned();
+        assert_eq!(NodeRanges.check_converged(&server), Err(no_range));
         seed("b", "");
         assert_eq!(NodeRanges.check_converged(&server), Err("Node /b has no range".to_owned()));
     }

@@ -48,9 +48,12 @@ impl Checker for UnchangedWrites {
             return Ok(());
         }
         let is_repeated = self.last_writers.get(uid(object)).is_some_and(|last| *last == Some(writer));
-        // The original writes the status of a budget that it cannot calculate at each attempt, and deletes a pod that
-        // terminates again when the taints of its node change.
-        let repeats_original = super::disruption::is_failed(object) || write.request.method == Method::DELETE;
+        // The original writes the status of a budget that it cannot calculate at each attempt, that of a quota of which
+        // nothing can be computed at each reconcile (RQ-127), and deletes a pod that terminates again when the taints of its
+        // node change.
+        let repeats_original = super::disruption::is_failed(object)
+            || super::quota::is_uncomputed(object)
+            || write.request.method == Method::DELETE;
         if is_repeated && is_checked && !repeats_original {
             return Err(format!("{} is written again without a change", describe(object)));
         }
@@ -105,5 +108,24 @@ mod tests {
         );
         assert_eq!(judge("endpoint-controller", 2, 3, true), Ok(()));
         assert_eq!(judge("endpoint-controller", 3, 3, false), Ok(()), "the response was lost");
+    }
+
+    #[test]
+    fn quota_is_written_again_while_nothing_of_it_can_be_computed() {
+        let quota = |status: Value| json!({"kind": "ResourceQuota", "metadata": {"name": "q", "uid": "u"}, "status": status});
+        let server = ApiServer::builder().build();
+        let repeated = |status: Value| {
+            let mut checker = UnchangedWrites::default();
+            let mut judge = |before: Value| {
+                checker.on_write(
+                    &write("resourcequota-controller", &before, &quota(status.clone()), false),
+                    &server,
+                )
+            };
+            judge(quota(json!({"hard": {"other": "1"}}))).unwrap();
+            judge(quota(status.clone()))
+        };
+        assert_eq!(repeated(json!({"hard": {"count/unknown": "1"}})), Ok(()));
+        assert!(repeated(json!({"hard": {"pods": "1"}, "used": {"pods": "0"}})).is_err());
     }
 }
