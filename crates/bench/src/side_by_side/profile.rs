@@ -46,18 +46,24 @@ impl Profile {
     }
 }
 
-/// Takes one profile after the other until the task is aborted.
+/// Takes one profile after the other until the task is aborted, and the API server's metrics before the first
+/// and after each: their difference states the bytes of watches and responses by resource.
 async fn profile_server(client: Client, name: PathBuf) {
-    for n in 0.. {
-        let profile = async {
-            let path = format!("/debug/pprof/profile?seconds={SECONDS}");
-            let answer = client.send(http::Request::get(path).body(Body::empty())?).await?;
-            let file = name.with_extension(format!("{n}.pprof"));
-            anyhow::Ok(fs::write(file, answer.into_body().collect().await?.to_bytes())?)
-        };
-        if let Err(error) = profile.await {
-            eprintln!("no profile of the API server: {error:#}");
-            return;
+    let taken = async {
+        save(&client, "/metrics", name.with_extension("before.metrics")).await?;
+        for n in 0.. {
+            let profile = format!("/debug/pprof/profile?seconds={SECONDS}");
+            save(&client, &profile, name.with_extension(format!("{n}.pprof"))).await?;
+            save(&client, "/metrics", name.with_extension("after.metrics")).await?;
         }
+        anyhow::Ok(())
+    };
+    if let Err(error) = taken.await {
+        eprintln!("no profile of the API server: {error:#}");
     }
+}
+
+async fn save(client: &Client, path: &str, file: PathBuf) -> anyhow::Result<()> {
+    let answer = client.send(http::Request::get(path).body(Body::empty())?).await?;
+    Ok(fs::write(file, answer.into_body().collect().await?.to_bytes())?)
 }
