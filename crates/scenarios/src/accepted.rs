@@ -1,6 +1,8 @@
 //! Accepted differences: lines in which two outputs may differ are listed with a reason. An unlisted
 //! difference fails, and so does an unused row.
 
+use std::cell::Cell;
+
 use keleustes_objects::matches_wildcard;
 
 use crate::differences::rows;
@@ -18,7 +20,8 @@ struct Row {
     line: String,
     /// Whether the difference does not occur in every run.
     sometimes: bool,
-    used: usize,
+    /// How many lines it has matched.
+    used: Cell<usize>,
 }
 
 /// The prefix of the reason of such a difference.
@@ -31,7 +34,7 @@ impl Accepted {
             subject: row.what,
             line: row.how.trim_matches('`').to_owned(),
             sometimes: row.why.starts_with(SOMETIMES),
-            used: 0,
+            used: Cell::default(),
         };
         Ok(Self { rows: rows(file)?.into_iter().map(row).collect() })
     }
@@ -42,33 +45,31 @@ impl Accepted {
     }
 
     /// The lines that are not listed.
-    pub(crate) fn unlisted<'l>(&mut self, subject: &str, lines: &'l [String]) -> Vec<&'l str> {
+    pub(crate) fn unlisted<'l>(&self, subject: &str, lines: &'l [String]) -> Vec<&'l str> {
         let mut unlisted = Vec::new();
         for line in lines {
             match self.row(subject, line) {
-                Some(at) => self.rows[at].used += 1,
+                Some(row) => row.used.update(|used| used + 1),
                 None => unlisted.push(line.as_str()),
             }
         }
         unlisted
     }
 
-    fn row(&self, subject: &str, line: &str) -> Option<usize> {
-        self.rows
-            .iter()
-            .position(|row| matches_wildcard(&row.subject, subject) && line_matches(&row.line, line))
+    fn row(&self, subject: &str, line: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| matches_wildcard(&row.subject, subject) && line_matches(&row.line, line))
     }
 
     /// Rows about these subjects for which no difference occurred.
     pub(crate) fn stale(&self, about: impl Fn(&str) -> bool) -> Vec<String> {
-        let stale = |row: &&Row| row.used == 0 && !row.sometimes && about(&row.subject);
+        let stale = |row: &&Row| row.used.get() == 0 && !row.sometimes && about(&row.subject);
         let problem = |row: &Row| format!("listed but not seen: {} {}", row.subject, row.line);
         self.rows.iter().filter(stale).map(problem).collect()
     }
 
     /// The number of rows, and of lines they matched.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.rows.len(), self.rows.iter().map(|row| row.used).sum())
+        (self.rows.len(), self.rows.iter().map(|row| row.used.get()).sum())
     }
 }
 
@@ -92,10 +93,10 @@ mod tests {
     fn unlisted_differences_and_unused_rows_are_reported() {
         let row = |subject: &str, line: &str, sometimes| {
             let (subject, line) = (subject.to_owned(), line.to_owned());
-            Row { subject, line, sometimes, used: 0 }
+            Row { subject, line, sometimes, used: Cell::default() }
         };
         let rows = vec![row("get *", "? b*", false), row("get x", "+ z", false), row("get y", "+ z", true)];
-        let mut accepted = Accepted { rows };
+        let accepted = Accepted { rows };
         assert!(accepted.allows("get x", &lines(["- bb", "+ b", "+ z"])));
         assert!(!accepted.allows("get x", &lines(["- z"])));
         assert_eq!(accepted.unlisted("get x", &lines(["- bb"])), [""; 0]);

@@ -121,10 +121,12 @@ pub(crate) async fn wrong_types_in_a_policy_are_reported_once_per_generation(
     fixture.patch("types", json!({"metadata": {"labels": {"a": "b"}}})).await?;
     cluster.settle().await;
     expect(&fixture.warnings("types", 1).await?, &expected)?;
+    cluster.checkpoint("the policy has warnings").await;
     fixture
         .patch("types", json!({"spec": {"validations": [{"expression": "object.spec.replicas > 1"}]}}))
         .await?;
     expect(&fixture.warnings("types", 2).await?, &[])?;
+    cluster.checkpoint("the policy is corrected").await;
     fixture.delete("types").await
 }
 
@@ -171,6 +173,7 @@ pub(crate) async fn each_kind_of_a_policy_has_its_own_warnings(cluster: &TestClu
         "{}",
         found[2].1
     );
+    cluster.checkpoint("the policy has warnings for each kind").await;
     fixture.delete("kinds").await
 }
 
@@ -254,6 +257,7 @@ pub(crate) async fn policy_over_a_custom_kind_is_checked_with_its_schema(
     ];
     let expected: Vec<(&str, &str)> = expected.iter().map(|(field, text)| (*field, text.as_str())).collect();
     expect(&found, &expected)?;
+    cluster.checkpoint("the policy has warnings for the custom kind").await;
     fixture.delete("custom").await?;
     definitions.delete(&format!("widgets.{group}"), &DeleteParams::default()).await?;
     Ok(())

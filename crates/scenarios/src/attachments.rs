@@ -255,6 +255,7 @@ pub(crate) async fn volume_in_use_leaves_an_out_of_service_node_only(
     let node = fixture.nodes.get(&fixture.node(0)).await?;
     let attached = node.status.as_ref().and_then(|status| status.volumes_attached.as_ref());
     ensure!(attached.is_none_or(Vec::is_empty), "{} lists volumes", node.name_any());
+    cluster.checkpoint("the volume is detached").await;
     fixture.clear().await
 }
 
@@ -309,7 +310,8 @@ pub(crate) async fn pod_does_not_wait_for_a_driver_that_attaches_nothing(
     ensure!(fixture.attached().await?.is_empty(), "the driver attaches nothing");
     fixture.node_reports(0, false).await?;
     cluster.checkpoint("the pod runs").await;
-    drivers.delete(DRIVER, &DeleteParams::default()).await?;
+    // In this order: without its driver the volume would be attached in the last moment.
     fixture.delete_pod("one").await?;
+    drivers.delete(DRIVER, &DeleteParams::default()).await?;
     fixture.clear().await
 }

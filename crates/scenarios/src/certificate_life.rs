@@ -142,6 +142,7 @@ pub(crate) async fn kubelet_bootstraps_with_a_token_and_renews_its_certificate(
     ensure!(renewed != certificate);
     let renewed = client_with_certificate(cluster, &renewed, &second).await?;
     ensure!(who(&renewed).await?.username.as_ref() == Some(&node));
+    cluster.checkpoint("the certificate is renewed").await;
 
     secrets.delete(&format!("bootstrap-token-{id}"), &DeleteParams::default()).await?;
     for name in ["bootstrap", "nodeclient", "selfnodeclient"] {
@@ -167,6 +168,7 @@ pub(crate) async fn serving_certificate_of_a_kubelet_waits_for_a_person(
         let status = fixture.requests.get(name).await?.status.unwrap_or_default();
         ensure!(status.certificate.is_none() && status.conditions.is_none(), "{name}: {status:?}");
     }
+    cluster.checkpoint("the requests wait for a person").await;
     fixture.approve(&names[0]).await?;
     fixture.decide(&names[1], "Denied").await?;
     fixture.approve(&names[2]).await?;
@@ -180,6 +182,7 @@ pub(crate) async fn serving_certificate_of_a_kubelet_waits_for_a_person(
     cluster.settle().await;
     let denied = fixture.requests.get(&names[1]).await?.status.unwrap_or_default();
     ensure!(denied.certificate.is_none(), "a denied request got a certificate");
+    cluster.checkpoint("the requests are decided").await;
     fixture.clean_up().await
 }
 
@@ -274,6 +277,7 @@ pub(crate) async fn replaced_ca_signs_once_its_key_is_replaced_too(
     // Long enough for a manager that would load half of a pair.
     cluster.settle().await;
     ensure!(requests.issuer(names).await? == names[0], "the key is not replaced yet");
+    cluster.checkpoint("the first CA has signed").await;
     replace(&key_file, &new_key)?;
     let deadline = Instant::now() + Duration::from_secs(30);
     while requests.issuer(names).await? != names[1] {

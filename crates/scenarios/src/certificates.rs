@@ -3,6 +3,7 @@
 use anyhow::{Context as _, ensure};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::certificates::v1::PodCertificateRequest;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
@@ -124,6 +125,7 @@ pub(crate) async fn kubelet_request_is_approved_and_signed(cluster: &TestCluster
         message == "Auto approving kubelet client certificate after SubjectAccessReview.",
         "{conditions:?}"
     );
+    cluster.checkpoint("the request is signed").await;
     fixture.clean_up().await
 }
 
@@ -148,5 +150,45 @@ pub(crate) async fn user_request_waits_for_approval_and_bad_one_fails(
     };
     let (_, reason, message) = cluster.eventually("the condition Failed", failed).await?;
     ensure!(reason == "SignerValidationFailure", "{reason}: {message}");
+    cluster.checkpoint("one request is signed, one has failed").await;
+    fixture.clean_up().await
+}
+
+/// A signed PKCS #10 request with a key and without a name, as kubelets send it.
+const STUB_REQUEST: &str = "MIG5MGICAQAwADBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABB089MRviYet8xuBgx489h8pxN1JIjgyR7r0z8Mg5Qvv\
+    ukR/bTmrapzeV8NAVim5EG1aKFOW41x6m5rM3sHtXm6gADAKBggqhkjOPQQDAgNHADBEAiBvwo7BrSgSxU1a8jgbj9jz\
+    MyHIlHKgKxic55T6tywGmwIgfG21rhaq6XEIdEl0J9Cbf/E8DCT7FJ4k2geJPZ9bGMk=";
+
+/// Requests are kept for hours, so this waits two hours; a request without decision, which is kept for a day, is still there
+/// then.
+///
+/// Proves PCRC-10, PCRC-11, CSRC-12.
+pub(crate) async fn old_certificate_requests_are_deleted(cluster: &TestCluster) -> anyhow::Result<()> {
+    let fixture = RequestFixture::begin(cluster).await?;
+    let pod_requests: Api<PodCertificateRequest> = cluster.api(&fixture.prefix);
+    let signer = format!("example.com/{}", fixture.prefix);
+    let spec = json!({"signerName": signer, "podName": "p", "podUID": "1", "serviceAccountName": "s",
+        "serviceAccountUID": "2", "nodeName": "n", "nodeUID": "3", "stubPKCS10Request": STUB_REQUEST});
+    cluster.create(&pod_requests, json!({"metadata": {"name": "r"}, "spec": spec})).await?;
+    let denied = fixture.create("denied", &signer, &["client auth"], request_pem("a", "team")?).await?;
+    let pending = fixture.create("pending", &signer, &["client auth"], request_pem("b", "team")?).await?;
+    fixture.decide(&denied, "Denied").await?;
+    let began = tokio::time::Instant::now();
+    let found_after = async |minutes: u64| {
+        tokio::time::sleep_until(began + std::time::Duration::from_secs(60 * minutes)).await;
+        let pod_request = pod_requests.get_opt("r").await?.is_some();
+        let requests = [fixture.requests.get_opt(&denied).await?, fixture.requests.get_opt(&pending).await?];
+        anyhow::Ok((pod_request, requests.map(|request| request.is_some())))
+    };
+    let found = found_after(14).await?;
+    ensure!(found == (true, [true, true]), "after 14 minutes: {found:?}");
+    // Deleted from 15 minutes on, in a pass that begins every five minutes.
+    let found = found_after(21).await?;
+    ensure!(found == (false, [true, true]), "after 21 minutes: {found:?}");
+    let found = found_after(59).await?;
+    ensure!(found == (false, [true, true]), "after 59 minutes: {found:?}");
+    // Deleted when it was denied an hour ago, in a pass that begins every hour.
+    let found = found_after(122).await?;
+    ensure!(found == (false, [false, true]), "after 122 minutes: {found:?}");
     fixture.clean_up().await
 }

@@ -145,6 +145,7 @@ pub(crate) async fn deployment_with_a_claim_template_uses_and_frees_a_device(
     cluster.create(&deployments, json!({"metadata": {"name": "web"}, "spec": spec})).await?;
     let first = fixture.pod("web-").await?;
     fixture.has_device(&first).await?;
+    cluster.checkpoint("the pod of the Deployment has the device").await;
     // The only device is taken: a second pod gets a claim and waits.
     let pod = json!({"metadata": {"name": "second"}, "spec": fixture.pod_spec()});
     cluster.create(&fixture.pods, pod).await?;
@@ -152,9 +153,11 @@ pub(crate) async fn deployment_with_a_claim_template_uses_and_frees_a_device(
     cluster.settle().await;
     let claim = serde_json::to_value(fixture.claim_of(&second).await?)?;
     ensure!(claim["status"]["allocation"].is_null(), "{claim}");
+    cluster.checkpoint("the second pod waits for the device").await;
     let scaled = Patch::Merge(json!({"spec": {"replicas": 0}}));
     deployments.patch("web", &PatchParams::default(), &scaled).await?;
     fixture.has_device_after(&first, &second).await?;
+    cluster.checkpoint("the second pod has the device").await;
     let done = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
     fixture.pods.patch_status("second", &PatchParams::default(), &done).await?;
     cluster
@@ -163,6 +166,7 @@ pub(crate) async fn deployment_with_a_claim_template_uses_and_frees_a_device(
         })
         .await?;
     ensure!(fixture.pods.get("second").await?.uid() == second.uid(), "the pod is kept");
+    cluster.checkpoint("no claim is left").await;
     fixture.clean_up().await
 }
 

@@ -2,6 +2,8 @@
 //!
 //! The scenarios play the scheduler and the DRA driver: they bind pods and allocate claims.
 
+mod tolerations;
+
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{DeviceTaintRule, ResourceClaim, ResourceSlice};
@@ -10,6 +12,11 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::TestCluster;
+
+pub(crate) use tolerations::{
+    admin_access_does_not_keep_a_pod_on_a_tainted_device, device_taints_without_effect_evict_nothing,
+    pods_leave_tainted_devices_after_their_toleration_seconds,
+};
 
 /// Two bound pods, `plain` and `tolerant`, each with an allocated claim of its name for the devices `x` and `y`. Only the
 /// second claim tolerates taints.
@@ -100,11 +107,13 @@ pub(crate) async fn device_taint_rule_evicts_pods_that_do_not_tolerate_it(
     let expected = "0 published devices selected. 2 allocated devices selected. 1 pod would be evicted in 1 namespace if";
     ensure!(message.starts_with(expected), "{message}");
     ensure!(fixture.pod_names().await? == ["plain", "tolerant"]);
+    cluster.checkpoint("the rule has no effect").await;
     let effective = Patch::Merge(json!({"spec": {"taint": {"effect": "NoExecute"}}}));
     rules.patch(name, &PatchParams::default(), &effective).await?;
     fixture.plain_pod_leaves().await?;
     let message = condition_becomes(cluster, &rules, name, "Completed").await?;
     ensure!(message == "1 pod evicted since starting the controller.", "{message}");
+    cluster.checkpoint("the rule has evicted a pod").await;
     rules.delete(name, &DeleteParams::default()).await?;
     Ok(())
 }
@@ -125,9 +134,11 @@ pub(crate) async fn tainted_slice_evicts_pods_that_do_not_tolerate_it(
     cluster.create(&slices, json!({"metadata": {"name": name}, "spec": spec})).await?;
     cluster.settle().await;
     ensure!(fixture.pod_names().await? == ["plain", "tolerant"]);
+    cluster.checkpoint("the taints keep no pod from running").await;
     let patch = Patch::Merge(json!({"spec": {"devices": devices("NoExecute")}}));
     slices.patch(name, &PatchParams::default(), &patch).await.context("tainting the devices")?;
     fixture.plain_pod_leaves().await?;
+    cluster.checkpoint("the taints have evicted a pod").await;
     slices.delete(name, &DeleteParams::default()).await?;
     Ok(())
 }

@@ -219,6 +219,7 @@ pub(crate) async fn storage_driver_provisions_a_delayed_claim_for_its_node(
     cluster.settle().await;
     let claim = fixture.claims.get("data").await?;
     ensure!(claim.spec.is_some_and(|spec| spec.volume_name.is_none()), "bound before a node was selected");
+    cluster.checkpoint("no node is selected").await;
     let patch = Patch::Merge(json!({"metadata": {"annotations": {SELECTED_NODE: "n1"}}}));
     fixture.claims.patch("data", &PatchParams::default(), &patch).await?;
     let (_, volume) = fixture.is_bound("data").await?;

@@ -1,11 +1,12 @@
-//! Endpoints: those of Services with pods, those that a user writes and that are mirrored, and the TTL of nodes.
+//! Endpoints of Services with pods.
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
+use futures::future::try_join_all;
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Endpoints, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
@@ -105,121 +106,184 @@ pub(crate) async fn endpoints_and_slices_of_a_service_agree(cluster: &TestCluste
     fixture.clean_up().await
 }
 
-/// Waits until exactly these mirrored slices exist: address type, addresses (in brackets if not ready), ports.
-async fn mirrored_become(
-    cluster: &TestCluster,
-    namespace: &str,
-    wanted: &[&str],
-) -> anyhow::Result<Vec<EndpointSlice>> {
-    let slices: Api<EndpointSlice> = cluster.api(namespace);
-    let ours = "kubernetes.io/service-name=web,endpointslice.kubernetes.io/managed-by=endpointslicemirroring-controller.k8s.io";
-    let describe = |slice: &EndpointSlice| {
-        let address = |endpoint: &k8s_openapi::api::discovery::v1::Endpoint| {
-            let is_ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) == Some(true);
-            if is_ready { endpoint.addresses[0].clone() } else { format!("({})", endpoint.addresses[0]) }
-        };
-        let mut words: Vec<_> = slice.endpoints.iter().flatten().map(address).collect();
-        words.sort();
-        let ports: Vec<_> =
-            slice.ports.iter().flatten().map(|port| port.port.unwrap_or(0).to_string()).collect();
-        format!("{} {} :{}", slice.address_type, words.join(" "), ports.join(","))
-    };
+/// The ports of the pods of [`endpoints_have_a_thousand_addresses_at_most`], and the pods. Each of the first pods lacks one
+/// of the ports, so that every port has a subset of its own with all other pods.
+const PORTS: usize = 10;
+const PODS: usize = 102;
+
+/// Waits until the Endpoints `web` have these ready addresses and others of the pods of each port.
+async fn subsets_become(
+    fixture: &ServiceFixture<'_>,
+    pods: std::ops::Range<usize>,
+    (ready, not_ready): (usize, usize),
+    is_ready: impl Fn(usize) -> bool,
+    is_cut: bool,
+) -> anyhow::Result<()> {
+    let wanted: BTreeMap<usize, [Vec<String>; 2]> = (0..PORTS)
+        .map(|port| {
+            let addresses = |wanted: bool, count: usize| {
+                let pods = pods.clone().filter(|pod| *pod != port && is_ready(*pod) == wanted);
+                let mut addresses: Vec<_> = pods.map(pod_address).collect();
+                addresses.sort();
+                addresses.truncate(count);
+                addresses
+            };
+            (8000 + port, [addresses(true, ready), addresses(false, not_ready)])
+        })
+        .collect();
+    let api: Api<Endpoints> = fixture.cluster.api(&fixture.name);
     let reached = async || {
-        let slices = slices.list(&ListParams::default().labels(ours)).await?.items;
-        let mut found: Vec<_> = slices.iter().map(describe).collect();
-        found.sort();
-        Ok((found == wanted).then_some(slices))
+        let endpoints = serde_json::to_value(api.get("web").await?)?;
+        let mut found = BTreeMap::new();
+        for subset in endpoints["subsets"].as_array().into_iter().flatten() {
+            let addresses = ["addresses", "notReadyAddresses"].map(|field| {
+                let addresses = subset[field].as_array().into_iter().flatten();
+                addresses.filter_map(|address| Some(address["ip"].as_str()?.to_owned())).collect::<Vec<_>>()
+            });
+            found.insert(usize::try_from(subset["ports"][0]["port"].as_u64().unwrap_or(0))?, addresses);
+        }
+        let annotation = &endpoints["metadata"]["annotations"]["endpoints.kubernetes.io/over-capacity"];
+        let is_right = found == wanted && *annotation == json!(is_cut.then_some("truncated"));
+        let sizes: Vec<_> = found.values().map(|lists| (lists[0].len(), lists[1].len())).collect();
+        if is_right { Ok(Some(())) } else { anyhow::bail!("{sizes:?} addresses, {annotation}") }
     };
-    let slices = cluster.eventually(&format!("mirrored slices {wanted:?}"), reached).await?;
-    cluster.checkpoint("the mirrored slices are correct").await;
-    Ok(slices)
-}
-
-/// Proves EPSM-15, EPSM-20, EPSM-27, EPSM-34, EPSM-36, EPSM-37, EPSM-38, EPSM-39, EPSM-55, EPSM-57, EPSM-67, EPSM-80.
-pub(crate) async fn custom_endpoints_are_mirrored(cluster: &TestCluster) -> anyhow::Result<()> {
-    let namespace = cluster.namespace("custom").await?;
-    let (services, endpoints): (Api<Service>, Api<Endpoints>) =
-        (cluster.api(&namespace), cluster.api(&namespace));
-    let port = |port: u16| json!([{"name": "p", "port": port, "protocol": "TCP"}]);
-    let subsets = json!([
-        {"addresses": [{"ip": "192.0.2.1"}, {"ip": "192.0.2.2", "hostname": "h"}, {"ip": "2001:db8::1"}], "ports": port(80)},
-        {"notReadyAddresses": [{"ip": "192.0.2.1"}], "ports": port(80)},
-    ]);
-    let metadata = json!({"name": "web", "labels": {"team": "x"}, "annotations": {"note": "y"}});
-    let created = cluster.create(&endpoints, json!({"metadata": metadata, "subsets": subsets})).await?;
-    let service = json!({"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}});
-    cluster.create(&services, service).await?;
-    let slices =
-        mirrored_become(cluster, &namespace, &["IPv4 (192.0.2.1) 192.0.2.2 :80", "IPv6 2001:db8::1 :80"])
-            .await?;
-    let slice = serde_json::to_value(&slices[0])?;
-    let owner = json!([{"apiVersion": "v1", "kind": "Endpoints", "name": "web", "uid": created.uid(),
-                        "controller": true, "blockOwnerDeletion": true}]);
-    ensure!(slice["metadata"]["ownerReferences"] == owner, "{}", slice["metadata"]);
-    ensure!(slice["metadata"]["annotations"] == json!({"note": "y"}), "{}", slice["metadata"]);
-    ensure!(slice["metadata"]["labels"]["team"] == "x", "{}", slice["metadata"]);
-
-    let patch = async |patch: Value| {
-        endpoints.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
-    };
-    let names = |slices: &[EndpointSlice]| {
-        slices.iter().map(|slice| slice.name_any()).collect::<std::collections::BTreeSet<_>>()
-    };
-    let first = names(&slices);
-    patch(
-        json!({"subsets": [{"addresses": [{"ip": "192.0.2.3"}, {"ip": "2001:db8::1"}], "ports": port(81)}]}),
-    )
-    .await?;
-    let slices =
-        mirrored_become(cluster, &namespace, &["IPv4 192.0.2.3 :81", "IPv6 2001:db8::1 :81"]).await?;
-    ensure!(names(&slices) == first, "the slices are reused: {:?} {first:?}", names(&slices));
-    patch(json!({"subsets": [{"addresses": [{"ip": "192.0.2.3"}], "ports": port(81)}]})).await?;
-    let slices = mirrored_become(cluster, &namespace, &["IPv4 192.0.2.3 :81"]).await?;
-    let api: Api<EndpointSlice> = cluster.api(&namespace);
-    let name = slices.first().context("a slice")?.name_any();
-    api.delete(&name, &DeleteParams::default()).await?;
-    let is_new = async || {
-        let slices = mirrored_become(cluster, &namespace, &["IPv4 192.0.2.3 :81"]).await?;
-        Ok((slices[0].name_any() != name).then_some(()))
-    };
-    cluster.eventually("another slice", is_new).await?;
-
-    let skip =
-        |value: Value| json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": value}}});
-    patch(skip(json!("true"))).await?;
-    mirrored_become(cluster, &namespace, &[]).await?;
-    patch(skip(Value::Null)).await?;
-    mirrored_become(cluster, &namespace, &["IPv4 192.0.2.3 :81"]).await?;
-    let select = |selector: Value| Patch::Merge(json!({"spec": {"selector": selector}}));
-    services.patch("web", &PatchParams::default(), &select(json!({"app": "none"}))).await?;
-    mirrored_become(cluster, &namespace, &[]).await?;
-    let emptied = async || {
-        let found = endpoints.get("web").await?.subsets.unwrap_or_default();
-        Ok(found.is_empty().then_some(()))
-    };
-    cluster.eventually("the Endpoints to list the selected pods", emptied).await?;
-    services.patch("web", &PatchParams::default(), &select(Value::Null)).await?;
-    patch(json!({"subsets": [{"addresses": [{"ip": "192.0.2.9"}]}]})).await?;
-    mirrored_become(cluster, &namespace, &["IPv4 192.0.2.9 :"]).await?;
-    endpoints.delete("web", &DeleteParams::default()).await?;
-    mirrored_become(cluster, &namespace, &[]).await?;
+    let what = format!("subsets with {ready} ready addresses and {not_ready} others");
+    fixture.cluster.eventually(&what, reached).await?;
+    fixture.cluster.checkpoint("the subsets are correct").await;
     Ok(())
 }
 
-/// Proves TTL-10, TTL-11, TTL-24, TTL-28.
-pub(crate) async fn nodes_have_their_ttl(cluster: &TestCluster) -> anyhow::Result<()> {
+fn pod_address(pod: usize) -> String {
+    format!("10.1.0.{}", pod + 1)
+}
+
+/// Proves EP-54, EP-55, EP-56, EP-57, EP-97.
+pub(crate) async fn endpoints_have_a_thousand_addresses_at_most(cluster: &TestCluster) -> anyhow::Result<()> {
     let fixture = ServiceFixture::create(cluster, &["z1"]).await?;
-    let name = fixture.node("z1");
-    let ttl_is_zero = async || {
-        let node = fixture.nodes.get(&name).await?;
-        let ttl = node.annotations().get("node.alpha.kubernetes.io/ttl").cloned();
-        Ok((ttl.as_deref() == Some("0")).then_some(node))
+    let name = |pod: usize| format!("p{pod:03}");
+    let create = async |pod: usize| {
+        let ports = (0..PORTS).filter(|port| *port != pod);
+        let ports: Vec<_> =
+            ports.map(|port| json!({"name": format!("p{port}"), "containerPort": 8000 + port})).collect();
+        let object = json!({"metadata": {"name": name(pod), "labels": {"app": "web"}},
+            "spec": {"nodeName": fixture.node("z1"), "automountServiceAccountToken": false,
+                     "containers": [{"name": "c", "image": "i", "ports": ports}]}});
+        // Pods are rejected until the namespace has its ServiceAccount.
+        let create = async || Ok(Some(cluster.create(&fixture.pods, object.clone()).await?));
+        cluster.eventually("a pod", create).await?;
+        let status = json!({"phase": "Running", "podIP": pod_address(pod), "podIPs": [{"ip": pod_address(pod)}],
+            "conditions": [{"type": "Ready", "status": "True"}]});
+        fixture.status(&name(pod), status).await
     };
-    cluster.eventually("the TTL", ttl_is_zero).await?;
-    let annotations = json!({"node.alpha.kubernetes.io/ttl": "99", "note": "kept"});
-    let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
-    fixture.nodes.patch(&name, &PatchParams::default(), &patch).await?;
-    let node = cluster.eventually("the TTL again", ttl_is_zero).await?;
-    ensure!(node.annotations().get("note").is_some_and(|note| note == "kept"), "{:?}", node.annotations());
+    let created: Vec<_> = stream::iter(0..PODS).map(create).buffer_unordered(16).collect().await;
+    created.into_iter().collect::<anyhow::Result<()>>()?;
+    // So that the first endpoints have all pods, and one trigger time.
+    cluster.settle().await;
+    let ports = (0..PORTS).map(|port| {
+        let name = format!("p{port}");
+        json!({"name": name, "port": 80 + port, "targetPort": name})
+    });
+    fixture.service(json!({"ports": ports.collect::<Vec<_>>()})).await?;
+    subsets_become(&fixture, 0..PODS, (100, 0), |_| true, true).await?;
+    try_join_all((92..PODS).map(async |pod| fixture.ready(&name(pod), false).await)).await?;
+    subsets_become(&fixture, 0..PODS, (91, 9), |pod| pod < 92, true).await?;
+    fixture.delete_pod(&name(PODS - 1)).await?;
+    subsets_become(&fixture, 0..PODS - 1, (91, 9), |pod| pod < 92, false).await?;
+    fixture.clean_up().await
+}
+
+/// Proves EP-16, EP-70.
+pub(crate) async fn leftover_endpoints_are_deleted_at_start(cluster: &TestCluster) -> anyhow::Result<()> {
+    let namespace = cluster.namespace("leftovers").await?;
+    let (services, endpoints): (Api<Service>, Api<Endpoints>) =
+        (cluster.api(&namespace), cluster.api(&namespace));
+    let service = json!({"metadata": {"name": "custom"}, "spec": {"ports": [{"port": 80}]}});
+    cluster.create(&services, service).await?;
+    let labels = json!({"endpoints.kubernetes.io/managed-by": "endpoint-controller"});
+    let lock = json!({"control-plane.alpha.kubernetes.io/leader": "{}"});
+    for metadata in [
+        json!({"name": "old", "labels": labels}),
+        json!({"name": "unlabelled"}),
+        json!({"name": "lock", "annotations": lock}),
+        json!({"name": "custom"}),
+    ] {
+        let subsets = json!([{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 80}]}]);
+        cluster.create(&endpoints, json!({"metadata": metadata, "subsets": subsets})).await?;
+    }
+    let names = async || {
+        let all = endpoints.list_metadata(&ListParams::default()).await?.items;
+        anyhow::Ok(all.iter().map(|one| one.name_any()).collect::<Vec<_>>())
+    };
+    cluster.settle().await;
+    let found = names().await?;
+    ensure!(found == ["custom", "lock", "old", "unlabelled"], "a running manager leaves {found:?} alone");
+    cluster.checkpoint("Endpoints without Services").await;
+    let _manager = cluster.own_manager(&["endpoints-controller"], &[]).await?;
+    let deleted = async || {
+        let found = names().await?;
+        if found == ["custom", "lock"] { Ok(Some(())) } else { anyhow::bail!("{found:?}") }
+    };
+    cluster.eventually("the leftovers to be deleted", deleted).await?;
+    cluster.checkpoint("the leftovers are deleted").await;
+    Ok(())
+}
+
+/// Proves EP-27, EP-28, EP-29, EP-50, EP-51, EP-52, EP-96.
+pub(crate) async fn endpoints_have_the_first_family_and_the_time_of_the_change(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = ServiceFixture::create(cluster, &["z1"]).await?;
+    let api: Api<Endpoints> = cluster.api(&fixture.name);
+    let created =
+        serde_json::to_value(fixture.service(json!({})).await?)?["metadata"]["creationTimestamp"].clone();
+    let endpoints_become = async |service: &str, wanted: &[(&str, bool)], time: Value| {
+        let wanted: BTreeMap<_, _> = wanted.iter().map(|(ip, ready)| ((*ip).to_owned(), *ready)).collect();
+        let reached = async || {
+            let endpoints = serde_json::to_value(api.get(service).await?)?;
+            let found =
+                &endpoints["metadata"]["annotations"]["endpoints.kubernetes.io/last-change-trigger-time"];
+            let is_right = listed(&endpoints) == wanted && *found == time;
+            if is_right { Ok(Some(())) } else { anyhow::bail!("{endpoints}") }
+        };
+        cluster.eventually(&format!("{service} with {wanted:?} since {time}"), reached).await?;
+        cluster.checkpoint("the Endpoints are correct").await;
+        anyhow::Ok(())
+    };
+    let status = |ips: &[&str], ready: &str, at: &str| {
+        let all: Vec<_> = ips.iter().map(|ip| json!({"ip": ip})).collect();
+        json!({"phase": "Running", "podIP": ips[0], "podIPs": all,
+            "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": at}]})
+    };
+    let pod = async |name: &str, ips: &[&str], at: &str| -> anyhow::Result<()> {
+        let pod = json!({"metadata": {"name": name, "labels": {"app": "web"}},
+            "spec": {"nodeName": fixture.node("z1"), "automountServiceAccountToken": false,
+                     "containers": [{"name": "c", "image": "i"}]}});
+        // Pods are rejected until the namespace has its ServiceAccount.
+        let create = async || Ok(Some(cluster.create(&fixture.pods, pod.clone()).await?));
+        cluster.eventually("a pod", create).await?;
+        fixture.status(name, status(ips, "True", at)).await
+    };
+    let at = |second: u8| format!("2026-01-01T00:00:{second:02}Z");
+    endpoints_become("web", &[], created).await?;
+    pod("p1", &["10.0.0.1", "fd00::1"], &at(20)).await?;
+    endpoints_become("web", &[("10.0.0.1", true)], json!(at(20))).await?;
+    pod("p2", &["10.0.0.2", "fd00::2"], &at(10)).await?;
+    endpoints_become("web", &[("10.0.0.1", true), ("10.0.0.2", true)], json!(at(10))).await?;
+    fixture.status("p1", status(&["10.0.0.1", "fd00::1"], "False", &at(30))).await?;
+    endpoints_become("web", &[("10.0.0.1", false), ("10.0.0.2", true)], json!(at(30))).await?;
+    // A pod that leaves has no time, and one of the other family alone is not listed.
+    fixture.delete_pod("p2").await?;
+    endpoints_become("web", &[("10.0.0.1", false)], Value::Null).await?;
+    pod("p3", &["fd00::3"], &at(40)).await?;
+    cluster.settle().await;
+    endpoints_become("web", &[("10.0.0.1", false)], Value::Null).await?;
+    if cluster.processes.is_some() {
+        // The embedded server has IPv4 only.
+        let spec = json!({"selector": {"app": "web"}, "ipFamilies": ["IPv6"], "ports": [{"port": 80}]});
+        let six =
+            cluster.create(&fixture.services, json!({"metadata": {"name": "six"}, "spec": spec})).await?;
+        let created = serde_json::to_value(six)?["metadata"]["creationTimestamp"].clone();
+        endpoints_become("six", &[("fd00::1", false), ("fd00::3", true)], created).await?;
+    }
     fixture.clean_up().await
 }

@@ -4,7 +4,6 @@
 //! Each candidate has its own user, so that the audit log distinguishes their writes. Durations are printed;
 //! only the order and generous limits are checked, because machines are noisy.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -14,8 +13,8 @@ use keleustes_control_plane::Process;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 
-use crate::TestCluster;
 use crate::real::{Manager, RealCluster};
+use crate::{TestCluster, resilience};
 
 /// A manager that competes for the lease of these scenarios.
 struct Candidate<'w> {
@@ -26,7 +25,7 @@ struct Candidate<'w> {
 
 impl<'w> Candidate<'w> {
     fn start(real: &'w RealCluster, manager: &Manager, user: &str, lease: &str) -> anyhow::Result<Self> {
-        Self::start_with(real, manager, user, lease, None)
+        Self::start_with(real, manager, user, lease, &[])
     }
 
     fn start_with(
@@ -34,7 +33,7 @@ impl<'w> Candidate<'w> {
         manager: &Manager,
         user: &str,
         lease: &str,
-        lock_file: Option<&Path>,
+        more_flags: &[String],
     ) -> anyhow::Result<Self> {
         let kubeconfig = real.plane().kubeconfig_for(user, Some("system:masters"))?;
         let mut flags = vec![
@@ -43,7 +42,7 @@ impl<'w> Candidate<'w> {
             "--controllers=serviceaccount-controller".to_owned(),
             "--secure-port=0".to_owned(),
         ];
-        flags.extend(lock_file.map(|file| format!("--lease-lock-file={}", file.display())));
+        flags.extend_from_slice(more_flags);
         let process = manager.start_with(real.plane(), user, &flags)?;
         Ok(Self { real, user: user.to_owned(), process })
     }
@@ -105,12 +104,20 @@ async fn leader_and_standby<'w>(
     cluster: &'w TestCluster,
     lease: &str,
 ) -> anyhow::Result<(Candidate<'w>, Candidate<'w>)> {
+    leader_and_standby_with(cluster, lease, &[]).await
+}
+
+async fn leader_and_standby_with<'w>(
+    cluster: &'w TestCluster,
+    lease: &str,
+    flags: &[String],
+) -> anyhow::Result<(Candidate<'w>, Candidate<'w>)> {
     let real = cluster.real()?;
     real.stop_manager()?;
     let ours = real.ours()?;
-    let leader = Candidate::start(real, &ours, &format!("{lease}-a"), lease)?;
+    let leader = Candidate::start_with(real, &ours, &format!("{lease}-a"), lease, flags)?;
     while_creating_namespaces(cluster, leader.first_write_after(cluster, Timestamp::UNIX_EPOCH)).await?;
-    let standby = Candidate::start(real, &ours, &format!("{lease}-b"), lease)?;
+    let standby = Candidate::start_with(real, &ours, &format!("{lease}-b"), lease, flags)?;
     // Long enough to observe the lease and fill the caches.
     tokio::time::sleep(Duration::from_secs(3)).await;
     Ok((leader, standby))
@@ -127,6 +134,44 @@ pub(crate) async fn stopped_leader_is_replaced_at_once(cluster: &TestCluster) ->
     ensure!(status.success(), "a graceful shutdown exits with 0, not {status}");
     println!("        SIGTERM to the standby's first write: {} ms", milliseconds(stopped_at, first_write_at));
     ensure!(milliseconds(stopped_at, first_write_at) < 5_000, "a released lease is taken at once");
+    wrote_one_after_the_other(&leader, &standby, stopped_at)?;
+    cluster.processes()?.start_manager()
+}
+
+/// A standby whose watch of Secrets fails takes over for the controllers that need none.
+///
+/// Proves RUN-124.
+pub(crate) async fn standby_takes_over_while_secrets_cannot_be_listed(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let plane = cluster.real()?.plane();
+    let readers_of_secrets =
+        "--controllers=garbage-collector-controller,legacy-serviceaccount-token-cleaner-controller";
+    let (mut leader, standby) =
+        leader_and_standby_with(cluster, "undecodable", &[readers_of_secrets.to_owned()]).await?;
+    let namespace = cluster.namespace("undecodable").await?;
+    let key = format!("/registry/secrets/{namespace}/undecodable");
+    plane.put_in_etcd(&key, b"not an object")?;
+    let stopped = async {
+        resilience::wait_until_secrets_cannot_be_listed(cluster, &namespace).await?;
+        let stopped_at = Timestamp::now();
+        leader.process.terminate()?;
+        let first_write_at =
+            while_creating_namespaces(cluster, standby.first_write_after(cluster, stopped_at)).await?;
+        leader.process.wait_exit(Duration::from_secs(15))?;
+        ensure!(
+            !resilience::can_list_secrets(cluster, &namespace).await,
+            "Secrets could be listed meanwhile"
+        );
+        anyhow::Ok((stopped_at, first_write_at))
+    }
+    .await;
+    // Other scenarios need Secrets again.
+    plane.delete_in_etcd(&key)?;
+    let (stopped_at, first_write_at) = stopped?;
+    let took = milliseconds(stopped_at, first_write_at);
+    println!("        SIGTERM to the standby's first write: {took} ms");
+    ensure!(took < 5_000, "the standby waited for Secrets");
     wrote_one_after_the_other(&leader, &standby, stopped_at)?;
     cluster.processes()?.start_manager()
 }
@@ -157,8 +202,9 @@ pub(crate) async fn killed_leader_with_a_lock_file_continues_after_its_restart(
     let real = cluster.real()?;
     real.stop_manager()?;
     let ours = real.ours()?;
-    let file = real.plane().logs_dir().join("lease.lock");
-    let start = |user: &str| Candidate::start_with(real, &ours, user, "lock-file", Some(&file));
+    let lock_file = format!("--lease-lock-file={}", real.plane().logs_dir().join("lease.lock").display());
+    let flags = [lock_file];
+    let start = |user: &str| Candidate::start_with(real, &ours, user, "lock-file", &flags);
     let mut killed = start("lock-file-a")?;
     while_creating_namespaces(cluster, killed.first_write_after(cluster, Timestamp::UNIX_EPOCH)).await?;
     let killed_at = Timestamp::now();

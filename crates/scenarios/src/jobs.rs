@@ -91,9 +91,6 @@ impl<'w> JobFixture<'w> {
 
     /// Waits until the Job's events have these reasons, with these counts, and no others.
     async fn events_become(&self, wanted: &[(&str, i32)]) -> anyhow::Result<()> {
-        if self.cluster.processes.is_none() {
-            return Ok(()); // The embedded cluster stores no events.
-        }
         self.cluster
             .eventually(&format!("events {wanted:?}"), async || {
                 let mut there = std::collections::BTreeMap::<String, i32>::new();

@@ -31,8 +31,10 @@ mod http_endpoints;
 mod jobs;
 mod kubectl;
 mod migrations;
+mod mirroring;
 mod namespaces;
 mod node_ranges;
+mod node_ttl;
 mod nodes;
 mod normalize;
 mod pod_groups;
@@ -50,6 +52,7 @@ pub mod shadow;
 mod shutdown;
 mod test_cluster;
 mod tokens;
+mod trust_bundles;
 mod volume_protection;
 mod volumes;
 mod workloads;
@@ -58,7 +61,7 @@ use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 use keleustes_control_plane::build::Program;
 
-pub use test_cluster::{ControlPlaneProcesses, TestCluster};
+pub use test_cluster::{ControlPlaneProcesses, OwnManager, StartManager, TestCluster};
 use workloads::{daemonsets, deployments, disruptions, handover, replicas, statefulsets, templates};
 
 /// A property of a cluster with a controller manager, as an executable test.
@@ -127,7 +130,8 @@ pub const USUAL: Group = Group {
 };
 
 /// The feature gates of the scenarios in [`GATED`].
-const GATES: &str = "--feature-gates=GenericWorkload=true,WorkloadWithJob=true,DRAResourcePoolStatus=true";
+const GATES: &str = "--feature-gates=GenericWorkload=true,WorkloadWithJob=true,DRAResourcePoolStatus=true,\
+                     DRAWorkloadResourceClaims=true";
 
 /// All groups.
 pub const GROUPS: &[Group] = &[
@@ -166,6 +170,8 @@ const GATED: &[Scenario] = scenarios! {
     Anywhere pod_groups::job_gets_a_workload_and_a_pod_group;
     Anywhere pod_groups::gang_of_a_job_is_resized_suspended_and_resumed;
     Anywhere pod_groups::delegated_job_uses_the_workload_of_its_controller;
+    Anywhere pod_groups::pods_of_a_group_share_its_claim_and_leave_its_tainted_device;
+    Processes pod_groups::killed_manager_gives_a_job_one_workload_and_one_pod_group;
     Anywhere pod_groups::pool_status_request_is_answered_once;
     Anywhere pod_groups::incomplete_pool_keeps_its_request_without_answer;
 };
@@ -198,8 +204,9 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere garbage::owner_cycle_is_deleted;
     Anywhere garbage::owner_in_another_namespace_is_reported_as_invalid;
     Anywhere garbage::kind_defined_later_is_garbage_collected;
-    RealCluster node_ranges::nodes_beyond_the_last_range_wait_until_one_is_free;
-    RealCluster node_ranges::existing_ranges_of_nodes_are_kept;
+    Anywhere node_ranges::nodes_beyond_the_last_range_wait_until_one_is_free;
+    Anywhere node_ranges::existing_ranges_of_nodes_are_kept;
+    Anywhere node_ranges::restarted_manager_continues_with_unused_ranges;
     Anywhere admission_policies::wrong_types_in_a_policy_are_reported_once_per_generation;
     Anywhere admission_policies::each_kind_of_a_policy_has_its_own_warnings;
     Anywhere admission_policies::policy_over_a_custom_kind_is_checked_with_its_schema;
@@ -215,12 +222,25 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere quotas::scopes_select_the_pods_of_a_quota;
     Anywhere quotas::services_and_volume_claims_use_a_quota;
     Anywhere quotas::changed_limits_of_a_quota_are_published;
+    Anywhere quotas::resized_pods_and_runtime_overhead_use_a_quota;
+    Anywhere quotas::classes_of_pods_and_volume_claims_are_scopes;
+    Anywhere quotas::resource_claims_use_the_devices_of_a_quota;
     Anywhere endpoints::endpoints_and_slices_of_a_service_agree;
-    Anywhere endpoints::custom_endpoints_are_mirrored;
-    Anywhere endpoints::nodes_have_their_ttl;
+    Anywhere endpoints::endpoints_have_a_thousand_addresses_at_most;
+    Anywhere endpoints::leftover_endpoints_are_deleted_at_start;
+    Anywhere endpoints::endpoints_have_the_first_family_and_the_time_of_the_change;
+    Anywhere mirroring::custom_endpoints_are_mirrored;
+    Anywhere mirroring::a_thousand_addresses_of_a_subset_are_mirrored;
+    Anywhere mirroring::mirrored_slices_need_a_service_and_endpoints;
+    Anywhere mirroring::tampered_mirrored_slices_are_repaired;
+    Anywhere node_ttl::nodes_have_their_ttl;
+    Anywhere node_ttl::changed_ttl_of_a_node_is_restored;
+    Anywhere node_ttl::ttl_grows_beyond_a_hundred_nodes_and_shrinks_below_ninety;
     RealCluster encodings::endpoints_are_the_same_in_both_encodings;
     RealCluster encodings::workloads_and_policies_are_the_same_in_both_encodings;
     RealCluster encodings::a_signing_request_is_the_same_in_both_encodings;
+    Anywhere trust_bundles::cluster_trust_bundle_of_the_api_server_is_kept;
+    Slow certificates::old_certificate_requests_are_deleted;
     RealCluster certificates::kubelet_request_is_approved_and_signed;
     RealCluster certificates::user_request_waits_for_approval_and_bad_one_fails;
     RealCluster certificate_life::kubelet_bootstraps_with_a_token_and_renews_its_certificate;
@@ -270,6 +290,9 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere resource_claims::user_claim_is_deallocated_after_its_last_consumer;
     Anywhere device_taints::device_taint_rule_evicts_pods_that_do_not_tolerate_it;
     Anywhere device_taints::tainted_slice_evicts_pods_that_do_not_tolerate_it;
+    Anywhere device_taints::pods_leave_tainted_devices_after_their_toleration_seconds;
+    Anywhere device_taints::admin_access_does_not_keep_a_pod_on_a_tainted_device;
+    Anywhere device_taints::device_taints_without_effect_evict_nothing;
     Anywhere nodes::pods_leave_lost_nodes_unless_all_nodes_are_lost;
     Anywhere nodes::pods_are_evicted_after_their_toleration_seconds;
     Anywhere nodes::pods_of_a_vanished_node_are_deleted;
@@ -284,6 +307,7 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere migrations::built_in_objects_are_migrated_without_change;
     Anywhere migrations::migration_of_an_unknown_resource_fails;
     RealCluster migrations::records_of_vanished_api_servers_are_removed;
+    Processes migrations::killed_manager_completes_a_migration_once;
     Anywhere deployments::a_deployment_rolls_within_its_bounds;
     Anywhere deployments::a_deployment_is_paused_and_scaled_during_a_rollout;
     Anywhere deployments::a_deployment_recreates_pods_and_exceeds_its_progress_deadline;
@@ -305,6 +329,7 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere disruptions::budget_counts_the_scale_of_a_custom_resource;
     Anywhere disruptions::budget_that_cannot_be_calculated_allows_no_eviction;
     Anywhere disruptions::evictions_that_never_happen_are_forgotten;
+    Anywhere disruptions::unready_pods_are_evicted_as_the_budget_says;
     Processes resilience::killed_manager_loses_no_work;
     Processes garbage::killed_manager_finishes_every_deletion;
     Processes resilience::api_server_restart_loses_no_work;
@@ -319,6 +344,7 @@ pub const ALL: &[Scenario] = scenarios! {
     Processes shutdown::feature_gate_keeps_the_lease_on_exit;
     Processes shutdown::manager_credentials_write_only_expected_resources;
     Processes failover::stopped_leader_is_replaced_at_once;
+    Processes failover::standby_takes_over_while_secrets_cannot_be_listed;
     Processes failover::killed_leader_is_replaced_when_its_lease_expires;
     Processes failover::killed_leader_with_a_lock_file_continues_after_its_restart;
     Processes failover::paused_leader_writes_nothing_after_resuming;

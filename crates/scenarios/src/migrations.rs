@@ -1,6 +1,8 @@
 //! StorageVersionMigrations: a custom resource with a new storage version, a built-in kind, an unknown one, and two of
 //! the same resource. And StorageVersions that name API servers which do not exist.
 
+mod restarts;
+
 use std::cell::Cell;
 
 use anyhow::{Context as _, ensure};
@@ -11,6 +13,8 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patc
 use serde_json::{Value, json};
 
 use crate::TestCluster;
+
+pub(crate) use restarts::killed_manager_completes_a_migration_once;
 
 /// StorageVersionMigrations of one scenario.
 struct MigrationFixture<'w> {
@@ -146,6 +150,13 @@ impl<'w> Wishes<'w> {
         Ok(())
     }
 
+    /// Removes the traces of how often an object was written, which differs between any two runs.
+    async fn forget_nudges(&self, name: &str) -> anyhow::Result<()> {
+        let patch = json!({"metadata": {"annotations": {"nudged": null}}});
+        self.api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        Ok(())
+    }
+
     async fn set_versions(&self, versions: Value) -> anyhow::Result<()> {
         let patch = json!({"spec": {"versions": versions}});
         self.definitions.patch(&self.name(), &PatchParams::default(), &Patch::Merge(&patch)).await?;
@@ -198,6 +209,8 @@ pub(crate) async fn custom_resource_is_migrated_to_its_new_storage_version(
     let after = (wishes.state("a").await?, wishes.state("b").await?);
     ensure!(before.0.0 != after.0.0 && before.1.0 != after.1.0, "not rewritten: {before:?} {after:?}");
     ensure!((before.0.1, before.1.1) == (after.0.1, after.1.1), "the generation changed");
+    wishes.forget_nudges("nudged").await?;
+    cluster.checkpoint("the objects are migrated").await;
     // The migration of objects that are in the storage version already changes nothing.
     fixture.migrate("second", &wishes.group, "wishes").await?;
     let end = fixture.end("second", async |number| wishes.nudge("nudged", number).await).await?;
@@ -207,6 +220,8 @@ pub(crate) async fn custom_resource_is_migrated_to_its_new_storage_version(
     ensure!(wishes.status().await? == expected, "the stored versions are trimmed again");
     wishes.set_versions(only_v2).await.context("no object is stored in v1 any more")?;
     wishes.state("a").await?;
+    wishes.forget_nudges("nudged").await?;
+    cluster.checkpoint("the second migration has changed nothing").await;
     fixture.delete("first").await?;
     fixture.delete("second").await?;
     wishes.remove().await
@@ -233,6 +248,7 @@ pub(crate) async fn built_in_objects_are_migrated_without_change(
     ensure!(roles.get(names[0]).await?.metadata == before.metadata, "the object changed");
     // It shows how often it was written.
     roles.delete("nudged", &DeleteParams::default()).await?;
+    cluster.checkpoint("the Roles are migrated").await;
     fixture.delete("roles").await
 }
 
@@ -255,6 +271,7 @@ pub(crate) async fn migration_of_an_unknown_resource_fails(cluster: &TestCluster
     ensure!(!overlap.get(), "the second migration did not wait for the first");
     let end = fixture.end("waiting", async |_| Ok(())).await?;
     ensure!(end == failed, "{end}");
+    cluster.checkpoint("both migrations have failed").await;
     fixture.delete("unknown").await?;
     fixture.delete("waiting").await
 }
@@ -316,8 +333,10 @@ pub(crate) async fn records_of_vanished_api_servers_are_removed(cluster: &TestCl
         cluster.eventually(&format!("the records are {expected:?}"), ask).await
     };
     becomes(Some(differ)).await?;
+    cluster.checkpoint("the API servers encode differently").await;
     leases.delete(&server("one"), &DeleteParams::default()).await?;
     becomes(Some((ids(&["two", "three"]), json!("v2"), vec![condition("True", "set")]))).await?;
+    cluster.checkpoint("the API servers encode in the same version").await;
     leases.delete(&server("two"), &DeleteParams::default()).await?;
     leases.delete(&server("three"), &DeleteParams::default()).await?;
     becomes(None).await

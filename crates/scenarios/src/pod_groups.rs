@@ -1,5 +1,8 @@
 //! PodGroups, Workloads of Jobs and pool status requests, with their feature gates.
 
+mod claims;
+mod restarts;
+
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -11,6 +14,9 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::TestCluster;
+
+pub(crate) use claims::pods_of_a_group_share_its_claim_and_leave_its_tainted_device;
+pub(crate) use restarts::killed_manager_gives_a_job_one_workload_and_one_pod_group;
 
 const PROTECTION: &str = "scheduling.k8s.io/podgroup-protection";
 
@@ -364,6 +370,7 @@ pub(crate) async fn pool_status_request_is_answered_once(cluster: &TestCluster) 
     ensure!(fixture.answer(&name).await? == status);
     let second = fixture.request("two").await?;
     ensure!(fixture.answer(&second).await?["poolCount"] == 3);
+    cluster.checkpoint("both requests are answered").await;
     rules.delete(&fixture.driver, &DeleteParams::default()).await?;
     fixture.clean_up().await
 }
@@ -385,9 +392,11 @@ pub(crate) async fn incomplete_pool_keeps_its_request_without_answer(
     fixture.slice("s3", "p", 2, json!([{"name": "b"}])).await?;
     cluster.settle().await;
     ensure!(fixture.requests.get(&name).await?.status.is_none(), "a slice does not wake the request");
+    cluster.checkpoint("the request has no answer").await;
     let labels = Patch::Merge(json!({"metadata": {"labels": {"again": "please"}}}));
     fixture.requests.patch(&name, &PatchParams::default(), &labels).await?;
     let status = fixture.answer(&name).await?;
     ensure!(status["pools"][0]["totalDevices"] == 2, "{status}");
+    cluster.checkpoint("the request is answered").await;
     fixture.clean_up().await
 }

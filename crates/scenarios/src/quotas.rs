@@ -2,6 +2,8 @@
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -245,5 +247,158 @@ pub(crate) async fn changed_limits_of_a_quota_are_published(cluster: &TestCluste
     ensure!(cluster.create(&fixture.quotas, unknown).await.is_err(), "a name without a domain");
     let malformed = json!({"metadata": {"name": "bad"}, "spec": {"hard": {"count/unheard-of.example.com": "1500m", "pods": "-1"}}});
     ensure!(cluster.create(&fixture.quotas, malformed).await.is_err(), "a negative limit");
+    Ok(())
+}
+
+/// Proves RQ-32, RQ-46, RQ-50, RQ-104.
+pub(crate) async fn resized_pods_and_runtime_overhead_use_a_quota(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = QuotaFixture::create(cluster).await?;
+    let class = format!("{}-heavy", fixture.name);
+    let classes: Api<RuntimeClass> = Api::all(cluster.admin.clone());
+    let overhead = json!({"podFixed": {"cpu": "250m"}});
+    cluster
+        .create(&classes, json!({"metadata": {"name": class}, "handler": "none", "overhead": overhead}))
+        .await?;
+    let cpu = |used: &str| json!({"requests.cpu": used});
+    fixture.quota("cpu", json!({"hard": {"requests.cpu": "2"}}), cpu("0")).await?;
+    fixture.pod("heavy", json!({"runtimeClassName": class, "containers": with_cpu("500m")})).await?;
+    fixture.used_becomes("cpu", cpu("750m")).await?;
+    fixture.pod("resized", json!({"containers": with_cpu("500m")})).await?;
+    fixture.used_becomes("cpu", cpu("1250m")).await?;
+    cluster.checkpoint("two pods").await;
+
+    let pods = cluster.api::<Pod>(&fixture.name);
+    let resize = async |cpu: &str| {
+        let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+        let patch = Patch::Strategic(json!({"spec": {"containers": [container]}}));
+        pods.patch_subresource("resize", "resized", &PatchParams::default(), &patch).await
+    };
+    let report = async |cpu: &str| -> anyhow::Result<()> {
+        let status = json!({"name": "c", "image": "none", "imageID": "", "ready": true, "restartCount": 0,
+            "allocatedResources": {"cpu": cpu}, "resources": {"requests": {"cpu": cpu}}});
+        let patch = Patch::Merge(json!({"status": {"phase": "Running", "containerStatuses": [status]}}));
+        pods.patch_status("resized", &PatchParams::default(), &patch).await?;
+        Ok(())
+    };
+    // Only a container that was reported before can report other resources.
+    report("500m").await?;
+    let message = refusal(resize("1500m").await.map_err(anyhow::Error::from))?;
+    let expected =
+        "exceeded quota: cpu, requested: requests.cpu=1, used: requests.cpu=1250m, limited: requests.cpu=2";
+    ensure!(message.ends_with(expected), "{message}");
+    resize("1250m").await.context("a pod that grows to the limit")?;
+    fixture.used_becomes("cpu", cpu("2")).await?;
+    cluster.checkpoint("the quota is used up").await;
+    // A pod that shrinks frees nothing until its node reports what the container really has.
+    resize("250m").await.context("a pod that shrinks")?;
+    cluster.settle().await;
+    fixture.used_becomes("cpu", cpu("2")).await?;
+    report("1").await?;
+    fixture.used_becomes("cpu", cpu("1750m")).await?;
+    report("250m").await?;
+    fixture.used_becomes("cpu", cpu("1")).await?;
+    cluster.checkpoint("the resize is complete").await;
+    pods.delete("heavy", &DeleteParams::default().grace_period(0)).await?;
+    fixture.used_becomes("cpu", cpu("250m")).await?;
+    classes.delete(&class, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// Proves RQ-54, RQ-65, RQ-66.
+pub(crate) async fn classes_of_pods_and_volume_claims_are_scopes(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = QuotaFixture::create(cluster).await?;
+    let selector = |scope: &str, operator: &str, values: Value| {
+        let mut expression = json!({"scopeName": scope, "operator": operator});
+        if !values.is_null() {
+            expression["values"] = values;
+        }
+        json!({"matchExpressions": [expression]})
+    };
+    let class = format!("{}-urgent", fixture.name);
+    let priorities: Api<PriorityClass> = Api::all(cluster.admin.clone());
+    cluster.create(&priorities, json!({"metadata": {"name": class}, "value": 1000})).await?;
+    let pods_with = |operator: &str, values: Value, count: &str| json!({"hard": {"pods": count}, "scopeSelector": selector("PriorityClass", operator, values)});
+    let used = |pods: &str| json!({"pods": pods});
+    fixture.quota("urgent", pods_with("In", json!([class]), "1"), used("0")).await?;
+    fixture.quota("others", pods_with("NotIn", json!([class]), "9"), used("0")).await?;
+    fixture.quota("any", pods_with("Exists", Value::Null, "9"), used("0")).await?;
+    fixture.pod("first", json!({"priorityClassName": class})).await?;
+    fixture.pod("plain", json!({})).await?;
+    let pods = cluster.api::<Pod>(&fixture.name);
+    let second = json!({"metadata": {"name": "second"}, "spec": {"priorityClassName": class,
+        "containers": [{"name": "c", "image": "none"}]}});
+    let message = refusal(cluster.create(&pods, second).await)?;
+    let expected = "exceeded quota: urgent, requested: pods=1, used: pods=1, limited: pods=1";
+    ensure!(message.ends_with(expected), "{message}");
+    for name in ["urgent", "others", "any"] {
+        fixture.used_becomes(name, used("1")).await?;
+    }
+
+    let claims = cluster.api::<PersistentVolumeClaim>(&fixture.name);
+    let gold = selector("VolumeAttributesClass", "In", json!(["gold"]));
+    let storage =
+        |claims: &str, size: &str| json!({"persistentvolumeclaims": claims, "requests.storage": size});
+    fixture
+        .quota("gold", json!({"hard": storage("2", "3Gi"), "scopeSelector": gold}), storage("0", "0"))
+        .await?;
+    let claim = |name: &str, class: Value, size: &str| {
+        json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "none",
+            "volumeAttributesClassName": class, "resources": {"requests": {"storage": size}}}})
+    };
+    cluster.create(&claims, claim("gold", json!("gold"), "1Gi")).await?;
+    cluster.create(&claims, claim("plain", Value::Null, "2Gi")).await?;
+    cluster.create(&claims, claim("silver", json!("silver"), "2Gi")).await?;
+    let message = refusal(cluster.create(&claims, claim("large", json!("gold"), "2560Mi")).await)?;
+    let expected = "exceeded quota: gold, requested: requests.storage=2560Mi, used: requests.storage=1Gi, limited: requests.storage=3Gi";
+    ensure!(message.ends_with(expected), "{message}");
+    fixture.used_becomes("gold", storage("1", "1Gi")).await?;
+    cluster.checkpoint("every object is in its scopes").await;
+    // A volume that has the class already counts, too.
+    let current = Patch::Merge(json!({"status": {"currentVolumeAttributesClassName": "gold"}}));
+    claims.patch_status("silver", &PatchParams::default(), &current).await?;
+    fixture.used_becomes("gold", storage("2", "3Gi")).await?;
+    cluster.checkpoint("a volume has another class").await;
+    priorities.delete(&class, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// Proves RQ-67, RQ-68, RQ-69.
+pub(crate) async fn resource_claims_use_the_devices_of_a_quota(cluster: &TestCluster) -> anyhow::Result<()> {
+    let fixture = QuotaFixture::create(cluster).await?;
+    let (count, fast, slow) = (
+        "count/resourceclaims.resource.k8s.io",
+        "fast.deviceclass.resource.k8s.io/devices",
+        "slow.deviceclass.resource.k8s.io/devices",
+    );
+    let used =
+        |claims: &str, of_fast: &str, of_slow: &str| json!({count: claims, fast: of_fast, slow: of_slow});
+    fixture.quota("devices", json!({"hard": used("3", "3", "40")}), used("0", "0", "0")).await?;
+    let claims = cluster.api::<ResourceClaim>(&fixture.name);
+    let claim = |name: &str, request: Value| json!({"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}});
+    let exactly = |class: &str, count: i64| json!({"name": "r", "exactly": {"deviceClassName": class, "allocationMode": "ExactCount", "count": count}});
+    cluster.create(&claims, claim("two", exactly("fast", 2))).await?;
+    let message = refusal(cluster.create(&claims, claim("more", exactly("fast", 2))).await)?;
+    let expected = format!("exceeded quota: devices, requested: {fast}=2, used: {fast}=2, limited: {fast}=3");
+    ensure!(message.ends_with(&expected), "{message}");
+    let all = json!({"name": "r", "exactly": {"deviceClassName": "slow", "allocationMode": "All"}});
+    cluster.create(&claims, claim("all", all)).await?;
+    let either = json!({"name": "r", "firstAvailable": [
+        {"name": "a", "deviceClassName": "fast", "allocationMode": "ExactCount", "count": 1},
+        {"name": "b", "deviceClassName": "slow", "allocationMode": "ExactCount", "count": 2},
+    ]});
+    cluster.create(&claims, claim("either", either)).await?;
+    fixture.used_becomes("devices", used("3", "3", "34")).await?;
+    cluster.checkpoint("the devices are used up").await;
+    let message = refusal(cluster.create(&claims, claim("fourth", exactly("other", 1))).await)?;
+    ensure!(message.contains(&format!("requested: {count}=1")), "{message}");
+    for name in ["two", "all"] {
+        claims.delete(name, &DeleteParams::default()).await?;
+    }
+    fixture.used_becomes("devices", used("1", "1", "2")).await?;
+    cluster.checkpoint("devices are freed").await;
     Ok(())
 }

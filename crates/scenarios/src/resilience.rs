@@ -187,14 +187,7 @@ pub(crate) async fn undecodable_secret_affects_only_the_token_controller(
 
 /// While Secrets cannot be listed, a restarted manager creates the pods of a Deployment and deletes garbage.
 async fn expect_pods_without_secrets(cluster: &TestCluster, namespace: &str) -> anyhow::Result<()> {
-    let secrets = cluster.api::<Secret>(namespace);
-    // The API server answers 429 with Retry-After, which a client may obey for ever.
-    let can_list = async || {
-        let list = tokio::time::timeout(LIST_WITHIN, secrets.list_metadata(&ListParams::default())).await;
-        matches!(list, Ok(Ok(_)))
-    };
-    let fails = async || Ok((!can_list().await).then_some(()));
-    cluster.eventually("a failing list of Secrets", fails).await?;
+    wait_until_secrets_cannot_be_listed(cluster, namespace).await?;
     cluster.processes()?.kill_manager()?;
     cluster.processes()?.start_manager()?;
     let labels = json!({"app": "web"});
@@ -211,6 +204,21 @@ async fn expect_pods_without_secrets(cluster: &TestCluster, namespace: &str) -> 
     cluster.eventually("the pods of the Deployment", two_pods).await?;
     let is_collected = async || Ok(maps.get_opt("garbage").await?.is_none().then_some(()));
     cluster.eventually("the deletion of a ConfigMap whose owner does not exist", is_collected).await?;
-    ensure!(!can_list().await, "Secrets could be listed meanwhile");
+    ensure!(!can_list_secrets(cluster, namespace).await, "Secrets could be listed meanwhile");
     Ok(())
+}
+
+pub(crate) async fn can_list_secrets(cluster: &TestCluster, namespace: &str) -> bool {
+    let secrets = cluster.api::<Secret>(namespace);
+    // The API server answers 429 with Retry-After, which a client may obey for ever.
+    let list = tokio::time::timeout(LIST_WITHIN, secrets.list_metadata(&ListParams::default())).await;
+    matches!(list, Ok(Ok(_)))
+}
+
+pub(crate) async fn wait_until_secrets_cannot_be_listed(
+    cluster: &TestCluster,
+    namespace: &str,
+) -> anyhow::Result<()> {
+    let fails = async || Ok((!can_list_secrets(cluster, namespace).await).then_some(()));
+    cluster.eventually("a failing list of Secrets", fails).await
 }

@@ -146,6 +146,7 @@ pub(crate) async fn completed_pod_releases_its_generated_claim(cluster: &TestClu
     fixture.allocate(&claim.name_any(), &[&pod]).await?;
     cluster.settle().await;
     ensure!(fixture.claims(1).await?[0].uid() == claim.uid());
+    cluster.checkpoint("the claim of the pod is allocated").await;
     let done = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
     fixture.pods.patch_status("once", &PatchParams::default(), &done).await?;
     // The claim goes while the pod stays, and no other one is created for it.
@@ -180,12 +181,14 @@ pub(crate) async fn user_claim_is_deallocated_after_its_last_consumer(
             Ok(fixture.claims.get("mine").await?.finalizers().is_empty().then_some(()))
         })
         .await?;
+    cluster.checkpoint("the claim is deallocated").await;
     // Deleted by its user while it is used again: it stays until the consumer is gone.
     let three = fixture.pod("three", entry()).await?;
     fixture.allocate("mine", &[&three]).await?;
     fixture.claims.delete("mine", &DeleteParams::default()).await?;
     cluster.settle().await;
     fixture.reserved_for("mine", &["three"]).await?;
+    cluster.checkpoint("the deleted claim is in use").await;
     fixture.pods.delete("three", &DeleteParams::default()).await?;
     fixture.claims(0).await?;
     Ok(())

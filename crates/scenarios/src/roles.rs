@@ -56,6 +56,7 @@ pub(crate) async fn aggregated_cluster_role_follows_the_selected_roles(
     resources_become(&["ants", "wasps"]).await?;
     roles.delete(&format!("{run}-a"), &DeleteParams::default()).await?;
     resources_become(&["wasps"]).await?;
+    cluster.checkpoint("one selected role is left").await;
 
     let managers = roles.get(&aggregated).await?.metadata.managed_fields.unwrap_or_default();
     let ours =
@@ -84,6 +85,7 @@ pub(crate) async fn built_in_cluster_roles_aggregate_new_roles(cluster: &TestClu
             .eventually(&what, async || Ok(resources(&roles, built_in).await?.contains(&run).then_some(())))
             .await?;
     }
+    cluster.checkpoint("the built-in roles have a new rule").await;
     roles.delete(&format!("{run}-viewing"), &DeleteParams::default()).await?;
     for built_in in ["view", "edit", "admin"] {
         let what = format!("{built_in} without {run}");

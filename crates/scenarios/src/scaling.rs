@@ -176,6 +176,7 @@ pub(crate) async fn custom_resource_is_scaled(cluster: &TestCluster) -> anyhow::
     fixture.autoscaler(target, 9, external_metric(), Value::Null).await?;
     let scaled = async || Ok((fleets.get("f").await?.data["spec"]["replicas"] == 5).then_some(()));
     cluster.eventually("five replicas of the custom resource", scaled).await?;
+    cluster.checkpoint("the custom resource is scaled").await;
     definitions.delete(&format!("fleets.{group}"), &DeleteParams::default()).await?;
     Ok(())
 }

@@ -98,11 +98,13 @@ pub(crate) async fn service_cidr_in_use_is_kept_until_its_last_address_is_gone(
     fixture.range("used", "172.30.1.0/24", &[]).await?;
     fixture.service("first", "172.30.1.5").await?;
     fixture.service("second", "172.30.1.6").await?;
+    cluster.checkpoint("two Services have addresses").await;
     fixture.delete("used").await?;
     fixture.is_blocked("used").await?;
     fixture.services.delete("first", &DeleteParams::default()).await?;
     cluster.settle().await;
     fixture.is_blocked("used").await?;
+    cluster.checkpoint("the ServiceCIDR waits for its last address").await;
     fixture.services.delete("second", &DeleteParams::default()).await?;
     fixture.is_gone("used").await
 }
@@ -118,8 +120,10 @@ pub(crate) async fn nested_service_cidr_goes_and_an_equal_one_frees_another(
     fixture.is_gone("narrow").await?;
     fixture.delete("wide").await?;
     fixture.is_blocked("wide").await?;
+    cluster.checkpoint("the nested ServiceCIDR is gone").await;
     fixture.range("equal", "172.31.0.0/16", &[]).await?;
     fixture.is_gone("wide").await?;
+    cluster.checkpoint("an equal ServiceCIDR is left").await;
     fixture.delete("equal").await?;
     fixture.is_blocked("equal").await?;
     fixture.services.delete("web", &DeleteParams::default()).await?;
@@ -142,6 +146,7 @@ pub(crate) async fn unused_service_cidr_goes_after_ten_seconds_and_keeps_foreign
     ensure!(began.elapsed() >= Duration::from_secs(9), "after {:?}", began.elapsed());
     let condition = fixture.condition("unused").await?;
     ensure!(condition[0] == "True", "it was never blocked: {condition}");
+    cluster.checkpoint("the foreign finalizer is left").await;
     set_finalizers(&fixture.ranges, &fixture.name("unused"), &[]).await?;
     fixture.is_gone("unused").await
 }

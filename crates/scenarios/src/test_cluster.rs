@@ -1,10 +1,11 @@
 //! The cluster in which a scenario runs, and how to wait for results in it.
 
+use std::any::Any;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, LocalBoxFuture};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Event, Namespace, Node, ServiceAccount};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -24,10 +25,26 @@ pub struct TestCluster {
     pub processes: Option<Box<dyn ControlPlaneProcesses>>,
     /// How long to wait for a result of the controller manager.
     pub timeout: Duration,
+    /// Starts managers of scenarios where there are no processes.
+    start_manager: Option<StartManager>,
     /// The namespaces that were created here.
     namespaces: Mutex<Vec<String>>,
     /// Receives the checkpoints of the scenario.
     observer: Mutex<Option<UnboundedSender<Checkpoint>>>,
+}
+
+/// Starts a manager that runs these controllers only, with these flags.
+pub type StartManager =
+    Box<dyn for<'a> Fn(&'a [&'a str], &'a [&'a str]) -> LocalBoxFuture<'a, anyhow::Result<OwnManager>>>;
+
+/// A second manager that a scenario has started, beside that of the cluster; it ends when this is dropped.
+pub struct OwnManager(#[expect(dead_code, reason = "it is dropped")] Box<dyn Any>);
+
+impl OwnManager {
+    /// A manager that ends when this is dropped.
+    pub fn new(manager: impl Any) -> Self {
+        Self(Box::new(manager))
+    }
 }
 
 /// A checkpoint at which a scenario waits until the cluster has been read; it continues when this is
@@ -67,7 +84,34 @@ impl TestCluster {
     /// A cluster with these processes, if any.
     #[must_use]
     pub fn new(admin: Client, processes: Option<Box<dyn ControlPlaneProcesses>>, timeout: Duration) -> Self {
-        Self { admin, processes, timeout, namespaces: Mutex::default(), observer: Mutex::default() }
+        Self {
+            admin,
+            processes,
+            timeout,
+            start_manager: None,
+            namespaces: Mutex::default(),
+            observer: Mutex::default(),
+        }
+    }
+
+    /// Starts the managers of scenarios in this way.
+    #[must_use]
+    pub fn with_own_managers(self, start_manager: StartManager) -> Self {
+        Self { start_manager: Some(start_manager), ..self }
+    }
+
+    /// Starts a second manager of the same kind, ours or the original, that runs only these controllers.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn own_manager(&self, controllers: &[&str], flags: &[&str]) -> anyhow::Result<OwnManager> {
+        if let Some(start) = &self.start_manager {
+            return start(controllers, flags).await;
+        }
+        let real = self.real()?;
+        let mut all = vec![format!("--controllers={}", controllers.join(",")), "--leader-elect=false".into()];
+        all.extend(flags.iter().map(ToString::to_string));
+        Ok(OwnManager::new(real.manager().start(real.plane(), "own-manager", &all)?))
     }
 
     /// Returns the checkpoints of scenarios from now on, and forgets earlier namespaces.

@@ -177,6 +177,7 @@ pub(crate) async fn external_driver_provisions_a_volume_and_is_left_to_delete_it
     fixture.volume_becomes(&name, "Released").await?;
     cluster.settle().await;
     ensure!(fixture.volumes.get_opt(&name).await?.is_some(), "the volume is the driver's to delete");
+    cluster.checkpoint("the provisioned volume is released").await;
     fixture.delete_volume(&name).await?;
     fixture.classes.delete("dynamic", &DeleteParams::default()).await?;
     Ok(())
@@ -195,6 +196,7 @@ pub(crate) async fn delayed_claim_is_provisioned_after_a_node_is_selected(
     let claim = fixture.claims.get("data").await?;
     ensure!(!claim.annotations().contains_key(PROVISIONER), "the driver was asked too early");
     ensure!(claim.spec.is_some_and(|spec| spec.volume_name.is_none()), "bound before a node was selected");
+    cluster.checkpoint("no node is selected").await;
     let patch = Patch::Merge(json!({"metadata": {"annotations": {SELECTED_NODE: "n1"}}}));
     fixture.claims.patch("data", &PatchParams::default(), &patch).await?;
     let name = fixture.provision("data").await?;
@@ -229,6 +231,7 @@ pub(crate) async fn claim_is_lost_with_its_volume_and_bound_again(
     // The next resync notices the volume.
     fixture.claim_becomes("data", "Bound").await?;
     fixture.volume_becomes("lost", "Bound").await?;
+    cluster.checkpoint("the claim is bound again").await;
     fixture.delete_claim("data").await?;
     fixture.volume_becomes("lost", "Released").await?;
     fixture.delete_volume("lost").await

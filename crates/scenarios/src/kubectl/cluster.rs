@@ -62,8 +62,8 @@ impl Cluster {
     pub(super) async fn real(plane: &ControlPlane) -> anyhow::Result<Self> {
         let folder = plane.scratch_dir().join("real");
         let kubeconfig = plane.kubeconfig(User::Admin);
-        // The playground's nodes have no ranges for pods either.
-        let flags = ["--leader-elect=false", "--allocate-node-cidrs=false"];
+        // The nodes have ranges for pods, like the playground's.
+        let flags = ["--leader-elect=false", "--cluster-cidr=10.32.0.0/11"];
         let manager = Manager::Ours(built_manager()?).start(plane, "manager", &flags)?;
         let nodes =
             Hollow::builder(client_of(plane, User::Admin).await?).nodes(3).scheduler(true).untaint(true);
@@ -92,11 +92,12 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Waits until every node can take pods and every namespace has its ServiceAccount.
+    /// Waits until every node can take pods and has its range, and every namespace has its ServiceAccount.
     async fn settle(&self) -> anyhow::Result<()> {
         let ready = "kubectl wait --for=condition=Ready nodes --all --timeout=1s >/dev/null 2>&1 \
             && test -z \"$(kubectl get nodes -o 'jsonpath={.items[*].spec.taints}')\" \
             && test $(kubectl get nodes -o name | wc -l) = 3 \
+            && test $(kubectl get nodes -o 'jsonpath={.items[*].spec.podCIDR}' | wc -w) = 3 \
             && test $(kubectl get serviceaccounts -A -o name | wc -l) -ge 4";
         let began = tokio::time::Instant::now();
         loop {

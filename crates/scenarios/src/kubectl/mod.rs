@@ -33,7 +33,7 @@ pub(crate) async fn kubectl_output_matches_kube_apiserver(_: &TestCluster) -> an
     };
     let plane = plane.start()?;
     let (real, embedded) = tokio::try_join!(Cluster::real(&plane), Cluster::embedded(&plane))?;
-    let (mut accepted, mut transcript) = (Accepted::read("kubectl.md")?, Transcript::default());
+    let (accepted, mut transcript) = (Accepted::read("kubectl.md")?, Transcript::default());
     let (mut problems, mut commands, mut lines) = (Vec::new(), 0, 0);
     for step in session::steps()? {
         let command = match step {

@@ -348,3 +348,49 @@ pub(crate) async fn evictions_that_never_happen_are_forgotten(cluster: &TestClus
     cluster.checkpoint("nothing is disrupted").await;
     Ok(())
 }
+
+/// Both values of `unhealthyPodEvictionPolicy`.
+pub(crate) async fn unready_pods_are_evicted_as_the_budget_says(cluster: &TestCluster) -> anyhow::Result<()> {
+    let fixture = BudgetFixture::create(cluster).await?;
+    for name in ["ready-a", "ready-b", "unready-c", "unready-d"] {
+        fixture.pod(name, None).await?;
+    }
+    let unready = json!({"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:01Z"});
+    let unready = Patch::Merge(json!({"status": {"conditions": [unready]}}));
+    for name in ["unready-c", "unready-d"] {
+        fixture.workloads.pods.patch_status(name, &PatchParams::default(), &unready).await?;
+    }
+    let refused_with = |needed: u8| {
+        refused(&format!("The disruption budget web needs {needed} healthy pods and has 2 currently"))
+    };
+    fixture
+        .budget("web", json!({"minAvailable": 3, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}))
+        .await?;
+    fixture.numbers_become("web", [4, 3, 2, 0]).await?;
+    for name in ["ready-a", "unready-c"] {
+        let answer = fixture.evict(name).await?;
+        ensure!(answer == refused_with(3), "{name} of a disrupted application: {answer:?}");
+    }
+    cluster.checkpoint("too few pods are healthy").await;
+    fixture.patch("web", json!({"spec": {"minAvailable": 2}})).await?;
+    fixture.numbers_become("web", [4, 2, 2, 0]).await?;
+    let answer = fixture.evict("ready-a").await?;
+    ensure!(answer == refused_with(2), "{answer:?}");
+    let answer = fixture.evict("unready-c").await?;
+    ensure!(answer == Ok(()), "enough others are healthy: {answer:?}");
+    fixture.numbers_become("web", [3, 2, 2, 0]).await?;
+    cluster.checkpoint("an unready pod is evicted").await;
+    let always = json!({"spec": {"minAvailable": 3, "unhealthyPodEvictionPolicy": "AlwaysAllow"}});
+    fixture.patch("web", always).await?;
+    fixture.numbers_become("web", [3, 3, 2, 0]).await?;
+    let answer = fixture.evict("ready-a").await?;
+    ensure!(answer == refused_with(3), "{answer:?}");
+    let answer = fixture.evict("unready-d").await?;
+    ensure!(answer == Ok(()), "an unready pod serves nobody: {answer:?}");
+    fixture.numbers_become("web", [2, 3, 2, 0]).await?;
+    let names: Vec<_> =
+        fixture.workloads.active_pods().await?.iter().map(kube::ResourceExt::name_any).collect();
+    ensure!(names == ["ready-a", "ready-b"], "{names:?}");
+    cluster.checkpoint("both are evicted").await;
+    Ok(())
+}
