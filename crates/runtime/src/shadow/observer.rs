@@ -253,10 +253,15 @@ impl Shadow {
                 change.by = Some(by);
                 !change.observed.is_controlled() || is_last
             }
+            // It had an author that was in doubt when it was new, and has been overwritten since.
+            Author::Unknown if is_last => {
+                self.count_unchecked();
+                true
+            }
             Author::Unknown => {
                 // It was overwritten before its author could be read, as repaired changes are.
                 change.by = change.observed.is_spec_changed.then(String::new);
-                !change.observed.is_controlled() || change.by.is_none() || is_last
+                !change.observed.is_controlled() || change.by.is_none()
             }
         }
     }
