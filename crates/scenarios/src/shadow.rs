@@ -200,6 +200,28 @@ impl Beside {
         self.until(&format!("{object} {field} {wanted}"), ask).await
     }
 
+    /// Waits until a slice has an endpoint for each of so many pods and stays as it is. Before, a user's change of it
+    /// cannot be told from one of the controller that follows the pods.
+    async fn slice_is_at_rest(&self, slice: &str, pods: usize) -> anyhow::Result<()> {
+        let words = |text: String| text.split_whitespace().count();
+        let state = || {
+            let ips = words(self.kubectl("get pods -l app=web -o jsonpath={.items[*].status.podIP}")?);
+            let addresses =
+                words(self.kubectl(&format!(
+                    "get endpointslice {slice} -o jsonpath={{.endpoints[*].addresses[0]}}"
+                ))?);
+            let version = self
+                .kubectl(&format!("get endpointslice {slice} -o jsonpath={{.metadata.resourceVersion}}"))?;
+            anyhow::Ok((ips == pods && addresses == pods).then_some(version))
+        };
+        let rests = async || {
+            let Some(before) = state()? else { return Ok(false) };
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            Ok(state()? == Some(before))
+        };
+        self.until(&format!("{slice} with {pods} endpoints at rest"), rests).await
+    }
+
     /// Waits until every decision has had its time, and expects no unlisted difference.
     async fn no_difference(&self, after: &str) -> anyhow::Result<Value> {
         self.shadow.wait_for_window().await;
@@ -272,6 +294,7 @@ async fn interfere(beside: &Beside) -> anyhow::Result<()> {
     beside.kubectl(&format!("scale rs {set} --replicas=6"))?;
     beside.becomes(&format!("rs/{set}"), ".spec.replicas", "3").await?;
     let slice = name_of("endpointslices -l kubernetes.io/service-name=web")?;
+    beside.slice_is_at_rest(&slice, 3).await?;
     beside.kubectl(&format!("patch endpointslice {slice} --type=merge -p {{\"endpoints\":[]}}"))?;
     let report = beside.no_difference("interference").await?;
     for (verb, name, expected) in [
