@@ -23,8 +23,12 @@ impl Scratch {
     pub(super) fn create(parent: &Path) -> anyhow::Result<Self> {
         let mut builder = tempfile::Builder::new();
         let folder = builder.prefix(PREFIX).permissions(Permissions::from_mode(0o700)).tempdir_in(parent)?;
-        let lock = keleustes_apiserver::private_files::create(&folder.path().join(LOCK))?;
+        // Under this name it is always locked: a playground that starts at the same moment takes an unlocked one for
+        // abandoned.
+        let new = folder.path().join("lock.new");
+        let lock = keleustes_apiserver::private_files::create(&new)?;
         lock.try_lock().context("locking a new folder")?;
+        std::fs::rename(&new, folder.path().join(LOCK))?;
         Ok(Self { folder, _lock: lock })
     }
 
@@ -57,7 +61,30 @@ fn is_abandoned(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
+
+    /// Playgrounds that start at the same moment leave each other's folders alone.
+    #[test]
+    fn new_folder_never_looks_abandoned() {
+        let parent = tempfile::tempdir().unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let removed = scope.spawn(|| {
+                let mut removed = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    removed += remove_abandoned(parent.path());
+                }
+                removed
+            });
+            let created: Result<Vec<_>, _> =
+                (0..300).map(|_| Scratch::create(parent.path()).map(drop)).collect();
+            is_over.store(true, Ordering::Relaxed);
+            created.unwrap();
+            assert_eq!(removed.join().unwrap(), 0);
+        });
+    }
 
     #[test]
     fn folders_of_killed_playgrounds_are_removed_and_those_of_running_ones_stay() {
