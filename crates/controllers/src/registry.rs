@@ -218,6 +218,7 @@ mod tests {
                 "ephemeral-volume-controller VOLUME_CLAIMS",
                 "resourceclaim-controller RESOURCE_CLAIMS|POD_GROUP",
                 "legacy-serviceaccount-token-cleaner-controller SECRET_NAMES",
+                "selinux-warning-controller VOLUME_CLAIMS|SELINUX",
             ]
         );
     }

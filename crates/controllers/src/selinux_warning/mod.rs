@@ -2,7 +2,7 @@
 //!
 //! Two such pods cannot run on one node, because a file system is mounted with one label. The controller records events
 //! on both pods and sets a gauge for each conflict; it changes no object. It does not run by default, and only a process
-//! that runs it watches the fields of pods that it reads.
+//! that runs it keeps the fields of pods that it reads.
 //!
 //! Labels come from the pods alone. Fields that a pod leaves to the operating system of its node are not known here.
 //!
@@ -14,12 +14,14 @@ mod tests;
 mod unique_name;
 mod volumes;
 
-use keleustes_objects::{CsiDriver, InternedStr, Key, PersistentVolume, PersistentVolumeClaim, SelinuxPod};
+use keleustes_objects::{CsiDriver, Key, PersistentVolume, PersistentVolumeClaim, Pod, PodParts};
 use keleustes_plan::{
-    Change, Controller, Effects, Grant, Index, InvolvedObject, Loop, Memory, Metric, Plan, PlannedEvent, View,
+    Change, Controller, Effects, Grant, InvolvedObject, Loop, Memory, Metric, Plan, PlannedEvent, View,
 };
 
 use table::{Conflict, SeriesChange, Table};
+
+use crate::pods_by_claim::{BY_CLAIM, pods_of_claim};
 
 const QUEUE: &str = "selinux_warning";
 
@@ -43,17 +45,6 @@ impl Default for SelinuxWarningOptions {
     }
 }
 
-/// Pods by `namespace/name` of the claims that their volumes refer to.
-const BY_CLAIM: Index<SelinuxPod> = Index {
-    name: "persistentVolumeClaim",
-    values: |pod, emit| {
-        let namespace = &pod.meta.key.namespace;
-        for claim in pod.spec.volumes.iter().filter_map(|volume| pod.claim_of(volume)) {
-            emit(InternedStr::from(&*format!("{namespace}/{claim}")));
-        }
-    },
-};
-
 /// Builds the controller.
 #[must_use]
 pub fn controller(options: SelinuxWarningOptions) -> Controller {
@@ -74,9 +65,10 @@ pub fn controller(options: SelinuxWarningOptions) -> Controller {
         ])
         .with_loop(
             Loop::deciding(QUEUE, move |view, item| decide(view, item, options, &table))
-                .keyed_by::<SelinuxPod>()
+                .keyed_by::<Pod>()
                 .reads_index(BY_CLAIM)
-                .enqueue_on::<SelinuxPod>(pod_changed)
+                .reads_pod_parts(PodParts::SELINUX.and(PodParts::VOLUME_CLAIMS))
+                .enqueue_on::<Pod>(pod_changed)
                 .enqueue_on::<PersistentVolumeClaim>(claim_changed)
                 .enqueue_on::<PersistentVolume>(volume_changed)
                 .enqueue_on::<CsiDriver>(move |change, _, enqueue| driver_changed(change, &tracked, enqueue)),
@@ -84,7 +76,7 @@ pub fn controller(options: SelinuxWarningOptions) -> Controller {
 }
 
 /// Enqueues pods that are new, gone or finished. Nothing else that is read of a pod ever changes.
-fn pod_changed(change: &Change<SelinuxPod>, _: &View<'_>, enqueue: &mut Effects) {
+fn pod_changed(change: &Change<Pod>, _: &View<'_>, enqueue: &mut Effects) {
     if let (Some(old), Some(new)) = (change.old(), change.new()) {
         let has_ended = old.phase != new.phase && new.phase.is_terminal();
         // A relist may show a new pod of the same name as an update.
@@ -118,10 +110,7 @@ fn volume_changed(change: &Change<PersistentVolume>, view: &View<'_>, enqueue: &
 }
 
 fn enqueue_pods_of_claim(view: &View<'_>, claim: &Key, enqueue: &mut Effects) {
-    let claim = format!("{}/{}", claim.namespace, claim.name);
-    for pod in view.store::<SelinuxPod>().by_index(&BY_CLAIM, &claim) {
-        enqueue.add(&pod.meta.key);
-    }
+    pods_of_claim(view, claim).for_each(|pod| enqueue.add(&pod.meta.key));
 }
 
 /// Enqueues the pods with volumes of a driver that begins or ends to mount with labels.
@@ -138,7 +127,7 @@ fn driver_changed(change: &Change<CsiDriver>, table: &Memory<Table>, enqueue: &m
 }
 
 fn decide(view: &View<'_>, item: &Key, options: SelinuxWarningOptions, table: &Memory<Table>) -> Plan {
-    let Some(pod) = view.get::<SelinuxPod>(item).filter(|pod| !pod.phase.is_terminal()) else {
+    let Some(pod) = view.get::<Pod>(item).filter(|pod| !pod.is_terminal()) else {
         let mut plan = Plan::none();
         measure(&mut plan, table.with(|table| table.remove_pod(item)));
         return plan;
@@ -164,7 +153,7 @@ fn decide(view: &View<'_>, item: &Key, options: SelinuxWarningOptions, table: &M
 /// Records an event for each conflict of a volume, until one of the pods is gone: that has resolved a conflict.
 fn report(view: &View<'_>, plan: &mut Plan, conflicts: &[Conflict]) {
     for conflict in conflicts {
-        let Some(pod) = view.get::<SelinuxPod>(&conflict.pod) else { return };
+        let Some(pod) = view.get::<Pod>(&conflict.pod) else { return };
         plan.record(PlannedEvent::normal(
             InvolvedObject::of(&**pod),
             conflict.property.event_reason(),

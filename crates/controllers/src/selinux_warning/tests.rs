@@ -99,7 +99,7 @@ fn name_of(pod: &Value) -> String {
 fn sync_all(cluster: &mut RehearsalCluster, a_loop: &Loop, pods: Vec<Value>) -> Vec<String> {
     let names: Vec<_> = pods.iter().map(name_of).collect();
     for pod in pods {
-        cluster.put::<SelinuxPod>(a_loop, pod);
+        cluster.put::<Pod>(a_loop, pod);
     }
     names.iter().map(|name| cluster.outline(a_loop, key(name))).collect()
 }
@@ -162,7 +162,7 @@ fn new_gone_and_finished_pods_are_enqueued() {
     let a_loop = the_loop();
     let mut cluster = cluster(&a_loop);
     let one = || pod("a/one", "s0");
-    assert_eq!(cluster.put::<SelinuxPod>(&a_loop, one()), ["a/one"]);
+    assert_eq!(cluster.put::<Pod>(&a_loop, one()), ["a/one"]);
     for (phase, version, enqueued) in [
         ("Running", "4", 0),
         ("Running", "5", 0),
@@ -171,15 +171,15 @@ fn new_gone_and_finished_pods_are_enqueued() {
         ("Succeeded", "8", 0),
         ("Failed", "9", 1),
     ] {
-        let items = cluster.put::<SelinuxPod>(&a_loop, with_phase(one(), phase, version));
+        let items = cluster.put::<Pod>(&a_loop, with_phase(one(), phase, version));
         assert_eq!(items.len(), enqueued, "{phase} {version}");
     }
-    let cached = cluster.view().get::<SelinuxPod>(&key("a/one")).unwrap().clone();
+    let cached = cluster.view().get::<Pod>(&key("a/one")).unwrap().clone();
     assert!(cluster.enqueued_by(&a_loop, Change::resync(cached)).is_empty());
     let mut again = with_phase(one(), "Failed", "10");
     again["metadata"]["uid"] = json!("another");
-    assert_eq!(cluster.put::<SelinuxPod>(&a_loop, again), ["a/one"], "a new pod of the same name");
-    assert_eq!(cluster.take::<SelinuxPod>(&a_loop, &key("a/one")), ["a/one"]);
+    assert_eq!(cluster.put::<Pod>(&a_loop, again), ["a/one"], "a new pod of the same name");
+    assert_eq!(cluster.take::<Pod>(&a_loop, &key("a/one")), ["a/one"]);
 }
 
 /// Proves SEW-56.
@@ -200,7 +200,7 @@ fn binding_enqueues_the_pods_of_the_claim() {
     let a_loop = the_loop();
     let mut cluster = RehearsalCluster::of(&a_loop);
     for name in ["a/one", "a/two", "b/other"] {
-        cluster.put::<SelinuxPod>(&a_loop, pod(name, "s0"));
+        cluster.put::<Pod>(&a_loop, pod(name, "s0"));
     }
     let mut unbound = claim("a");
     unbound["spec"]["volumeName"] = json!("");
@@ -355,11 +355,19 @@ fn volumes_that_are_not_mounted_with_labels_never_conflict() {
 }
 
 fn named(source: &Value, holder: Holder<'_>) -> Result<Option<String>, String> {
-    let pod = json!({"metadata": {"name": "p"}, "spec": {
-        "volumes": [source], "containers": [{"volumeMounts": [{"name": "v"}]}]}});
-    let pod: SelinuxPod = serde_json::from_value(pod).unwrap();
-    let SelinuxVolumeSource::Inline(source) = &pod.spec.volumes[0].source else { panic!("inline") };
-    unique_name(source, holder).map(|named| named.map(|named| named.name.to_string()))
+    let source = if let Holder::Volume(_) = holder {
+        let volume = json!({"metadata": {"name": "v"}, "spec": source});
+        serde_json::from_value::<PersistentVolume>(volume).unwrap().spec.source
+    } else {
+        let pod = json!({"metadata": {"name": "p"}, "spec": {
+            "volumes": [source], "containers": [{"volumeMounts": [{"name": "v"}]}]}});
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let SelinuxVolumeSource::Inline(source) = pod.spec.selinux().volumes[0].source.clone() else {
+            panic!("inline")
+        };
+        source
+    };
+    unique_name(&source, holder).map(|named| named.map(|named| named.name.to_string()))
 }
 
 /// Volumes with labels of zones; the second one has no claim.
@@ -564,9 +572,9 @@ fn a_pod_that_ends_takes_its_conflicts_with_it() {
             "{added}"
         );
         if end == "deleted" {
-            cluster.take::<SelinuxPod>(&a_loop, &key("a/odd"));
+            cluster.take::<Pod>(&a_loop, &key("a/odd"));
         } else {
-            cluster.put::<SelinuxPod>(&a_loop, with_phase(pod("a/odd", "s1"), end, "4"));
+            cluster.put::<Pod>(&a_loop, with_phase(pod("a/odd", "s1"), end, "4"));
         }
         let ended = cluster.outline(&a_loop, key("a/odd"));
         assert_eq!((ended.lines().count(), ended.matches("removed\n").count()), (4, 4), "{end}: {ended}");
@@ -592,7 +600,7 @@ fn a_conflict_on_two_volumes_is_one_series() {
     let pods = vec![two_volumes("a/one", "s0"), two_volumes("a/two", "s1")];
     let added = sync_all(&mut cluster, &a_loop, pods).concat();
     assert_eq!((added.matches("} 1\n").count(), added.matches("event").count()), (2, 4), "{added}");
-    cluster.take::<SelinuxPod>(&a_loop, &key("a/one"));
+    cluster.take::<Pod>(&a_loop, &key("a/one"));
     assert_eq!(cluster.outline(&a_loop, key("a/one")).matches("removed\n").count(), 2);
 }
 
@@ -744,7 +752,7 @@ fn the_claim_of_an_ephemeral_volume_must_belong_to_the_pod() {
         own["metadata"] = json!({"name": "two-v", "namespace": "a", "uid": "a-claim", "ownerReferences": [
             {"apiVersion": "v1", "kind": "Pod", "name": "two", "uid": owner, "controller": true}]});
         let ephemeral = with_volume(pod("a/two", "s1"), json!({"ephemeral": {"volumeClaimTemplate": {}}}));
-        cluster.put::<SelinuxPod>(&a_loop, ephemeral.clone());
+        cluster.put::<Pod>(&a_loop, ephemeral.clone());
         assert_eq!(cluster.put::<PersistentVolumeClaim>(&a_loop, own), ["a/two"], "it is indexed");
         sync_all(&mut cluster, &a_loop, vec![pod("b/one", "s0"), ephemeral]).pop().unwrap()
     };
@@ -759,7 +767,7 @@ fn a_pod_that_is_gone_ends_the_events_of_the_volume() {
     let mut cluster = cluster(&a_loop);
     sync_all(&mut cluster, &a_loop, vec![pod("a/a", "s0"), pod("a/b", "s0")]);
     // Its deletion is not processed yet.
-    cluster.take::<SelinuxPod>(&a_loop, &key("a/a"));
+    cluster.take::<Pod>(&a_loop, &key("a/a"));
     let sync = sync_all(&mut cluster, &a_loop, vec![pod("a/odd", "s1")]).concat();
     assert_eq!(sync.matches("} 1\n").count(), 4);
     assert_eq!(sync.matches("event").count(), 1, "only that on the pod itself: {sync}");

@@ -1,7 +1,7 @@
 //! How a pod uses its volumes.
 
 use keleustes_objects::{
-    ArcStr, CsiDriver, InternedStr, Key, PersistentVolume, PersistentVolumeClaim, SelinuxPod, SelinuxVolume,
+    ArcStr, CsiDriver, InternedStr, Key, PersistentVolume, PersistentVolumeClaim, Pod, SelinuxVolume,
     SelinuxVolumeSource,
 };
 use keleustes_plan::View;
@@ -10,6 +10,7 @@ use super::SelinuxWarningOptions;
 use super::table::{Label, Usage};
 use super::unique_name::{NamedVolume, Plugin, unique_name};
 use crate::csi_translation::Holder;
+use crate::pods_by_claim::is_controlled_by;
 
 const RECURSIVE: &str = "Recursive";
 const MOUNT_OPTION: &str = "MountOption";
@@ -31,11 +32,11 @@ impl From<String> for Problem {
 /// How a pod uses its volumes, by unique name, and the volumes for which that cannot be said.
 pub(super) fn of_pod(
     view: &View<'_>,
-    pod: &SelinuxPod,
+    pod: &Pod,
     options: SelinuxWarningOptions,
 ) -> (Vec<(ArcStr, Usage)>, Vec<Problem>) {
     let (mut uses, mut problems) = (Vec::new(), Vec::new());
-    for volume in &pod.spec.volumes {
+    for volume in &pod.spec.selinux().volumes {
         match usage(view, pod, volume, options) {
             Ok(usage) => uses.extend(usage),
             Err(problem) => problems.push(problem),
@@ -47,7 +48,7 @@ pub(super) fn of_pod(
 /// How a pod uses a volume; `None` if it is not mounted or no plugin knows it.
 fn usage(
     view: &View<'_>,
-    pod: &SelinuxPod,
+    pod: &Pod,
     volume: &SelinuxVolume,
     options: SelinuxWarningOptions,
 ) -> Result<Option<(ArcStr, Usage)>, Problem> {
@@ -59,7 +60,7 @@ fn usage(
     let source = match (&volume.source, behind) {
         (_, Some(behind)) => &behind.spec.source,
         (SelinuxVolumeSource::Inline(source), None) => source,
-        (SelinuxVolumeSource::Claim(_) | SelinuxVolumeSource::EphemeralClaim, None) => return Ok(None),
+        (SelinuxVolumeSource::Claim | SelinuxVolumeSource::EphemeralClaim, None) => return Ok(None),
     };
     if !volume.is_mounted {
         return Ok(None);
@@ -87,8 +88,8 @@ fn usage(
 }
 
 /// The label that the volume is mounted with, and the effective policy.
-fn effective_label(pod: &SelinuxPod, volume: &SelinuxVolume, supports_labels: bool) -> Label {
-    let policy = pod.spec.change_policy.clone().unwrap_or_else(|| MOUNT_OPTION.into());
+fn effective_label(pod: &Pod, volume: &SelinuxVolume, supports_labels: bool) -> Label {
+    let policy = pod.spec.selinux().change_policy.clone().unwrap_or_else(|| MOUNT_OPTION.into());
     let text = volume.labels.first().cloned().unwrap_or_default();
     if !supports_labels || policy == RECURSIVE || text.is_empty() {
         return Label { text: ArcStr::default(), policy: RECURSIVE.into() };
@@ -99,7 +100,7 @@ fn effective_label(pod: &SelinuxPod, volume: &SelinuxVolume, supports_labels: bo
 /// The PersistentVolume behind a claim of the pod; `None` for a volume without claim.
 fn volume_behind<'a>(
     view: &View<'a>,
-    pod: &SelinuxPod,
+    pod: &Pod,
     volume: &SelinuxVolume,
 ) -> Result<Option<&'a PersistentVolume>, String> {
     let Some(name) = pod.claim_of(volume) else { return Ok(None) };
@@ -119,8 +120,7 @@ fn volume_behind<'a>(
             &*claim.phase, &**volume_name
         )));
     }
-    let is_own = || claim.meta.controller_ref().is_some_and(|owner| owner.uid == pod.meta.uid);
-    if volume.source == SelinuxVolumeSource::EphemeralClaim && !is_own() {
+    if volume.source == SelinuxVolumeSource::EphemeralClaim && !is_controlled_by(claim, pod) {
         let pod_name = &pod.meta.key.name;
         return Err(format!(
             "PVC {namespace}/{name} was not created for pod {namespace}/{pod_name} (pod is not owner)"

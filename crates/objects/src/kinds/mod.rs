@@ -42,7 +42,6 @@ mod resource_pool_status_request;
 mod resource_quota;
 mod resource_slice;
 mod root_ca_config_map;
-mod selinux_pod;
 mod service;
 mod service_account;
 mod service_cidr;
@@ -113,7 +112,8 @@ pub use persistent_volume_claim::{
 };
 pub use pod::{
     Availability, ConditionStatus, Container, ContainerPort, ContainerStatus, InlineVolume, Pod, PodParts,
-    PodPhase, PodSpec, QosClass, ReportedResources, ResourceList, ResourceRequirements, Terminated,
+    PodPhase, PodSpec, QosClass, ReportedResources, ResourceList, ResourceRequirements, SelinuxSpec,
+    SelinuxVolume, SelinuxVolumeSource, Terminated,
 };
 pub use pod_certificate_request::PodCertificateRequest;
 pub use pod_disruption_budget::{
@@ -133,7 +133,6 @@ pub use resource_quota::{
 };
 pub use resource_slice::{Device, ResourceSlice};
 pub use root_ca_config_map::{ROOT_CA_CONFIG_MAP, RootCaConfigMap};
-pub use selinux_pod::{SelinuxPod, SelinuxPodSpec, SelinuxVolume, SelinuxVolumeSource};
 pub use service::{Service, ServicePort};
 pub use service_account::ServiceAccount;
 pub use service_cidr::ServiceCidr;

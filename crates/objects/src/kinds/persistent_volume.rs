@@ -275,7 +275,7 @@ struct WireNodeSelector {
 /// The union of the fields that are read of any source.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct WireSource {
+struct WireSource {
     path: ArcStr,
     server: ArcStr,
     driver: InternedStr,
@@ -321,7 +321,7 @@ impl WireSpec {
 }
 
 /// The source among these, in the order of [`PersistentVolumeSource`]'s wire fields; the API server accepts exactly one.
-pub(super) fn first_source(sources: [Option<WireSource>; 13]) -> PersistentVolumeSource {
+fn first_source(sources: [Option<WireSource>; 13]) -> PersistentVolumeSource {
     use PersistentVolumeSource as Source;
     const READ: [fn(WireSource) -> PersistentVolumeSource; 13] = [
         |wire| Source::HostPath { path: wire.path },

@@ -7,7 +7,7 @@ use super::{Envelope, Error, WatchEvent, from_slice};
 use crate::{
     CsiDriver, DeviceClass, DeviceTaintRule, Encoded, Kind, Lease, Object, PartialObjectMeta,
     PersistentVolume, PersistentVolumeClaim, Pod, PodGroup, PodParts, ResourceClaim, ResourceSlice,
-    SelinuxPod, StorageClass, VolumeAttachment, VolumeAttributesClass,
+    StorageClass, VolumeAttachment, VolumeAttributesClass,
 };
 
 fn message<T: Object>() -> &'static Message {
@@ -435,7 +435,7 @@ fn drivers_and_the_labels_of_volumes_decode_from_both_formats() {
     let driver = json!({"metadata": {"name": "d"}, "spec": {"attachRequired": false, "seLinuxMount": true}});
     assert!(same_in_both_formats::<CsiDriver>(driver).se_linux_mount);
     let mount = |name: &str| json!([{"name": name}]);
-    let pod = same_in_both_formats::<SelinuxPod>(json!({
+    let pod = same_in_both_formats::<Pod>(json!({
         "metadata": {"name": "p", "namespace": "a"}, "status": {"phase": "Running"},
         "spec": {
             "securityContext": {"seLinuxChangePolicy": "MountOption", "seLinuxOptions": {"level": "s0"}},
@@ -454,14 +454,15 @@ fn drivers_and_the_labels_of_volumes_decode_from_both_formats() {
             ],
         },
     }));
-    let labels: Vec<_> =
-        pod.spec.volumes.iter().map(|volume| volume.labels.first().map(|one| &**one)).collect();
+    let volumes = &pod.spec.selinux().volumes;
+    let labels: Vec<_> = volumes.iter().map(|volume| volume.labels.first().map(|one| &**one)).collect();
     assert_eq!(
         labels,
         [Some(":::s0"), Some("u:r:t:l"), Some(""), Some(":::s0"), Some(":::s0"), None],
-        "{:?}",
-        pod.spec.volumes
+        "{volumes:?}"
     );
+    assert_eq!(pod.claim_of(&volumes[4]).as_deref(), Some("c"));
+    assert_eq!(pod.claim_of(&volumes[5]).as_deref(), Some("p-scratch"));
 }
 
 /// A schema is derived when the first object is decoded, so a wrong field name would show late.
@@ -478,7 +479,6 @@ fn every_schema_can_be_derived() {
         message::<PodGroup>(),
         message::<ResourceClaim>(),
         message::<ResourceSlice>(),
-        message::<SelinuxPod>(),
         message::<StorageClass>(),
         message::<VolumeAttachment>(),
         message::<VolumeAttributesClass>(),
@@ -486,5 +486,5 @@ fn every_schema_can_be_derived() {
         &super::STATUS,
     ]
     .map(|message| message.0.len());
-    assert_eq!(counts, [2, 2, 3, 2, 3, 3, 3, 3, 3, 2, 3, 5, 3, 2, 1, 5]);
+    assert_eq!(counts, [2, 2, 3, 2, 3, 3, 3, 3, 3, 2, 5, 3, 2, 1, 5]);
 }

@@ -49,6 +49,8 @@ pub(super) struct WireInlineSource {
     kind: InternedStr,
     share_name: ArcStr,
     volume_path: ArcStr,
+    server: ArcStr,
+    path: ArcStr,
     #[serde(deserialize_with = "null_is_default")]
     fs_type: InternedStr,
     #[serde(deserialize_with = "null_is_default")]
@@ -122,6 +124,14 @@ impl WireInlineSource {
 
     pub(super) fn vsphere_volume(&self) -> PersistentVolumeSource {
         PersistentVolumeSource::VsphereVolume { volume_path: self.volume_path.clone() }
+    }
+
+    pub(super) fn host_path(&self) -> PersistentVolumeSource {
+        PersistentVolumeSource::HostPath { path: self.path.clone() }
+    }
+
+    pub(super) fn nfs(&self) -> PersistentVolumeSource {
+        PersistentVolumeSource::Nfs { server: self.server.clone(), path: self.path.clone() }
     }
 
     pub(super) fn portworx_volume(&self) -> PersistentVolumeSource {

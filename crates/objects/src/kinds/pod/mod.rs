@@ -15,6 +15,7 @@ mod rare;
 mod reported_resources;
 mod resources;
 mod secrets;
+mod selinux;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ pub use inline_volumes::InlineVolume;
 pub use parts::PodParts;
 pub use reported_resources::{QosClass, ReportedResources};
 pub use resources::ResourceList;
+pub use selinux::{SelinuxSpec, SelinuxVolume, SelinuxVolumeSource};
 pub use spec::{Container, ContainerPort, PodSpec, ResourceRequirements};
 
 use conditions::CommonConditions;

@@ -11,7 +11,7 @@ use crate::{Kind as _, Pod};
 /// The fields of a part are read by methods, which panic if the part is not kept: an empty value would look like a pod
 /// that has no such field, and a controller could delete what the pod uses.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct PodParts(u8);
+pub struct PodParts(u16);
 
 impl PodParts {
     /// No part.
@@ -33,8 +33,10 @@ impl PodParts {
     pub const ENDPOINTS: Self = Self(1 << 6);
     /// Its tolerations.
     pub const TOLERATIONS: Self = Self(1 << 7);
+    /// The SELinux labels of its volumes.
+    pub const SELINUX: Self = Self(1 << 8);
     /// All parts.
-    pub const ALL: Self = Self(u8::MAX);
+    pub const ALL: Self = Self((1 << PARTS.len()) - 1);
 
     /// These and other parts.
     #[must_use]
@@ -74,7 +76,8 @@ impl PodParts {
 
     /// The protobuf fields that are read of a pod of which these parts are kept.
     pub(super) fn message(self) -> &'static Message {
-        static MESSAGES: [OnceLock<Message>; 1 << u8::BITS] = [const { OnceLock::new() }; 1 << u8::BITS];
+        static MESSAGES: [OnceLock<Message>; 1 << PARTS.len()] =
+            [const { OnceLock::new() }; 1 << PARTS.len()];
         MESSAGES[usize::from(self.0)].get_or_init(|| Message::of_all(&Pod::RESOURCE, &self.fields()))
     }
 
@@ -112,7 +115,7 @@ const COMMON_FIELDS: &str = "
     }";
 
 /// Each part with its name and its fields. A field may be in several parts.
-const PARTS: [(PodParts, &str, &str); 8] = [
+const PARTS: [(PodParts, &str, &str); 9] = [
     (
         PodParts::SECRET_NAMES,
         "SECRET_NAMES",
@@ -192,4 +195,30 @@ const PARTS: [(PodParts, &str, &str); 8] = [
         status { podIP podIPs { ip } }",
     ),
     (PodParts::TOLERATIONS, "TOLERATIONS", "spec { tolerations }"),
+    (
+        PodParts::SELINUX,
+        "SELINUX",
+        "spec {
+            containers,initContainers,ephemeralContainers {
+                securityContext { seLinuxOptions }
+                volumeMounts { name }
+            }
+            securityContext { seLinuxOptions seLinuxChangePolicy }
+            volumes {
+                name
+                awsElasticBlockStore,cinder,portworxVolume { volumeID }
+                azureDisk { diskURI kind }
+                azureFile { secretName shareName }
+                csi,flexVolume { driver }
+                ephemeral { }
+                fc { targetWWNs lun wwids }
+                gcePersistentDisk { pdName }
+                hostPath { path }
+                iscsi { targetPortal iqn lun }
+                nfs { server path }
+                persistentVolumeClaim { claimName }
+                vsphereVolume { volumePath }
+            }
+        }",
+    ),
 ];

@@ -1,6 +1,7 @@
 //! The part of a pod spec that all pods of a template share.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -11,6 +12,7 @@ use super::resources::{InitRequests, ResourceList, pod_level_requests};
 use super::secrets::{
     EnvFromSource, EnvVar, ProjectedVolume, SecretReference, SecretVolume, VolumeWithSecret,
 };
+use super::selinux::{SelinuxSpec, SelinuxVolumeSource, WireMount, WireSecurityContext};
 use crate::meta::{null_is_default, null_is_empty};
 use crate::placement::WireAffinity;
 use crate::{ArcStr, ClaimEntry, InternedStr, PersistentVolumeSource, Toleration};
@@ -38,6 +40,7 @@ pub struct PodSpec {
     overhead: ResourceList,
     active_deadline_seconds: Option<i64>,
     priority_class_name: InternedStr,
+    selinux: Option<Box<SelinuxSpec>>,
 }
 
 impl PodSpec {
@@ -89,6 +92,9 @@ impl PodSpec {
         }
         if parts.contains(PodParts::TOLERATIONS) {
             kept.tolerations = all.tolerations;
+        }
+        if parts.contains(PodParts::SELINUX) {
+            kept.selinux = all.selinux;
         }
         kept
     }
@@ -179,6 +185,13 @@ impl PodSpec {
     #[must_use]
     pub fn overhead(&self) -> &ResourceList {
         &self.kept(PodParts::RESOURCES).overhead
+    }
+
+    /// What decides the SELinux labels of its volumes; part [`PodParts::SELINUX`].
+    #[must_use]
+    pub fn selinux(&self) -> &SelinuxSpec {
+        static NONE: LazyLock<SelinuxSpec> = LazyLock::new(SelinuxSpec::default);
+        self.kept(PodParts::SELINUX).selinux.as_deref().unwrap_or(&NONE)
     }
 
     /// `activeDeadlineSeconds`; part [`PodParts::RESOURCES`].
@@ -316,6 +329,8 @@ pub(super) struct WireSpec {
     resource_claims: Box<[ClaimEntry]>,
     #[serde(deserialize_with = "null_is_default")]
     scheduling_group: WireSchedulingGroup,
+    #[serde(deserialize_with = "null_is_default")]
+    security_context: WireSecurityContext,
 }
 
 #[derive(Default, Deserialize)]
@@ -338,6 +353,10 @@ struct WireContainer {
     env_from: Box<[EnvFromSource]>,
     #[serde(deserialize_with = "null_is_default")]
     resources: ResourceRequirements,
+    #[serde(deserialize_with = "null_is_empty")]
+    volume_mounts: Box<[WireMount]>,
+    #[serde(deserialize_with = "null_is_default")]
+    security_context: WireSecurityContext,
 }
 
 #[derive(Default, Deserialize)]
@@ -364,6 +383,8 @@ struct WireVolume {
     azure_disk: Option<Box<WireInlineSource>>,
     vsphere_volume: Option<Box<WireInlineSource>>,
     portworx_volume: Option<Box<WireInlineSource>>,
+    host_path: Option<Box<WireInlineSource>>,
+    nfs: Option<Box<WireInlineSource>>,
 }
 
 type ToSource = fn(&WireInlineSource) -> PersistentVolumeSource;
@@ -382,6 +403,7 @@ impl WireSpec {
         let ephemeral_volumes = ephemeral.map(|volume| InternedStr::from(&*volume.name)).collect();
         let inline_volumes = self.volumes.iter().filter_map(WireVolume::inline_volume).collect();
         let pod_level_requests = self.pod_level_requests();
+        let selinux = self.selinux();
         let claim = |volume: WireVolume| {
             Some((InternedStr::from(&*volume.name), volume.persistent_volume_claim?.claim_name))
         };
@@ -416,8 +438,19 @@ impl WireSpec {
             active_deadline_seconds: self.active_deadline_seconds,
             priority_class_name: self.priority_class_name,
             has_cross_namespace_affinity,
+            selinux: (selinux != SelinuxSpec::default()).then(|| Box::new(selinux)),
         };
         (own, spec)
+    }
+
+    fn selinux(&self) -> SelinuxSpec {
+        let containers = [&self.init_containers, &self.containers, &self.ephemeral_containers];
+        let containers = containers.into_iter().flatten();
+        SelinuxSpec::new(
+            &self.security_context,
+            containers.map(|container| (&container.security_context, &*container.volume_mounts)),
+            self.volumes.iter().map(|volume| (InternedStr::from(&*volume.name), volume.selinux_source())),
+        )
     }
 
     fn pod_level_requests(&self) -> Option<ResourceList> {
@@ -449,6 +482,21 @@ impl WireSpec {
 }
 
 impl WireVolume {
+    /// Where the volume comes from, for its SELinux label.
+    fn selinux_source(&self) -> SelinuxVolumeSource {
+        if self.ephemeral.is_some() {
+            return SelinuxVolumeSource::EphemeralClaim;
+        }
+        if self.persistent_volume_claim.as_ref().is_some_and(|claim| !claim.claim_name.is_empty()) {
+            return SelinuxVolumeSource::Claim;
+        }
+        let of_node =
+            [(&self.host_path, WireInlineSource::host_path as ToSource), (&self.nfs, WireInlineSource::nfs)];
+        let of_node = of_node.into_iter().find_map(|(wire, to_source)| wire.as_deref().map(to_source));
+        let inline = of_node.or_else(|| self.inline_volume().map(|volume| volume.source));
+        SelinuxVolumeSource::Inline(inline.unwrap_or_default())
+    }
+
     /// The volume, if it is an inline volume of a plugin that attaches volumes.
     fn inline_volume(&self) -> Option<InlineVolume> {
         let sources: [(&Option<Box<WireInlineSource>>, ToSource); 11] = [

@@ -401,3 +401,27 @@ fn a_pod_is_terminated_when_it_is_terminal_or_terminating_without_running_contai
     let claims: Vec<_> = pod("Running", false, "containerStatuses", running).used_claims().collect();
     assert_eq!(claims, ["c", "p-tmp"]);
 }
+
+#[test]
+fn volumes_whose_labels_cannot_conflict_are_not_kept() {
+    let spec = |claim: &str| {
+        serde_json::json!({
+            "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "data", "persistentVolumeClaim": {"claimName": claim}},
+                        {"name": "disk", "nfs": {"server": "s", "path": "/"}}, {"name": "two", "configMap": {}}],
+            "securityContext": {"seLinuxOptions": {"level": "s0:c1,c2"}},
+            "containers": [{"volumeMounts": [{"name": "two"}, {"name": "tmp"}]},
+                           {"volumeMounts": [{"name": "two"}], "securityContext": {"seLinuxOptions": {"user": "u"}}}],
+        })
+    };
+    let read = |spec: serde_json::Value| pod(serde_json::json!({"metadata": {"name": "p"}, "spec": spec}));
+    let one = read(spec("one"));
+    let volumes = &one.spec.selinux().volumes;
+    let names: Vec<_> = volumes.iter().map(|volume| volume.name.as_str()).collect();
+    assert_eq!(names, ["data", "two"]);
+    assert_eq!(volumes[1].labels, [":::s0:c1,c2".into(), "u:::".into()].into());
+    assert!(!volumes[0].is_mounted);
+    assert_eq!(one.claim_of(&volumes[0]).as_deref(), Some("one"));
+    assert!(Interned::eq(&one.spec, &read(spec("two")).spec), "pods with claims of their own share it");
+    let bare = serde_json::json!({"volumes": null, "securityContext": null, "containers": [{"securityContext": null}]});
+    assert_eq!(*read(bare).spec.selinux(), SelinuxSpec::default());
+}
