@@ -201,7 +201,7 @@ impl Beside {
     }
 
     /// Waits until a slice has an endpoint for each of so many pods and stays as it is. Before, a user's change of it
-    /// cannot be told from one of the controller that follows the pods.
+    /// looks like one of the controller that follows the pods.
     async fn slice_is_at_rest(&self, slice: &str, pods: usize) -> anyhow::Result<()> {
         let words = |text: String| text.split_whitespace().count();
         let state = || {
