@@ -61,11 +61,15 @@ pub mod annotations {
 }
 
 /// All annotations, by their names without the prefix.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 22] = [
+    "attach-delay",
+    "attach-error",
     "cpu",
     "cpu-load",
     "crash-after",
     "crash-times",
+    "detach-delay",
+    "detach-error",
     "exit-code",
     "external-metrics",
     "failed",
@@ -242,6 +246,8 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn read(text: &str) -> Behaviour {
@@ -293,15 +299,26 @@ mod tests {
             let wanted = format!("did you mean hollow.keleustes.io/{meant}?");
             assert!(problems(&text)[0].ends_with(&wanted), "{given}: {:?}", problems(&text));
         }
-        assert!(problems(r#"{"hollow.keleustes.io/sink":"true"}"#)[0].contains("known ones: cpu, "));
-        assert!(
-            problems(r#"{"hollow.keleustes.io/run-for":"soon"}"#)[0]
-                .contains("\"soon\" is not a valid value")
-        );
+        let sink = problems(r#"{"hollow.keleustes.io/sink":"true"}"#);
+        assert!(sink[0].contains("known ones: attach-delay, "), "{sink:?}");
+        for name in ["run-for", "attach-delay", "detach-delay"] {
+            let malformed = problems(&format!("{{\"hollow.keleustes.io/{name}\":\"soon\"}}"));
+            assert!(malformed[0].contains("\"soon\" is not a valid value"), "{malformed:?}");
+        }
+    }
+
+    /// The annotations as the module declares them.
+    fn declared() -> BTreeSet<&'static str> {
+        let lines = include_str!("behaviour.rs").lines().map(str::trim);
+        let constants = lines.filter_map(|line| line.strip_prefix("pub const ")?.split_once(": &str = \""));
+        let values = constants.map(|(_, value)| value.trim_end_matches("\";"));
+        values.filter_map(|value| value.strip_prefix(annotations::PREFIX)).filter(|n| !n.is_empty()).collect()
     }
 
     #[test]
     fn list_of_names_is_complete() {
+        assert_eq!(declared(), BTreeSet::from(NAMES));
+        assert!(NAMES.is_sorted(), "the list is printed");
         for name in NAMES {
             let mut accepted = false;
             for value in ["1s", "1", "true"] {
