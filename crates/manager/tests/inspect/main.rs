@@ -1,9 +1,10 @@
-//! `explain`, the live page and the ranges of nodes of the program that ships, in a playground.
+//! The program that ships, in a playground: `explain`, the live page, ranges of nodes, and the options.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod devtools;
 mod explain;
 mod page;
 mod playground;
+mod playground_options;
 mod ranges;
 mod shadow_page;

@@ -1,13 +1,14 @@
 //! A playground of the program that ships.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use keleustes_client::{ClientFactory, ClientOptions, Connection, OtherServer, ServerTrust};
 use keleustes_objects::Resource;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
@@ -19,6 +20,10 @@ pub(crate) struct Playground {
     pub(crate) kubeconfig: PathBuf,
     /// The login links of the live page, as they are printed.
     pub(crate) login_links: Receiver<String>,
+    /// The flags of the manager's command that `--manager=off` prints, once they are printed.
+    manager_flags: Receiver<Vec<String>>,
+    /// What it prints on stderr, line by line.
+    pub(crate) errors: Receiver<String>,
 }
 
 impl Drop for Playground {
@@ -38,14 +43,17 @@ impl Playground {
             .args(["playground", "--nodes=1"])
             .args(flags)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let (kubeconfigs, kubeconfig) = channel();
         let (links, login_links) = channel();
+        let (commands, manager_flags) = channel();
+        let errors = lines_of(process.stderr.take().unwrap());
         // Read to the end, so that the program never writes to a closed pipe.
         std::thread::spawn(move || {
+            let mut flags = Vec::new();
             for line in lines.map_while(Result::ok) {
                 if let Some(path) = line.trim().strip_prefix("export KUBECONFIG=") {
                     let _ = kubeconfigs.send(PathBuf::from(path));
@@ -54,9 +62,36 @@ impl Playground {
                 if let Some(link) = words.find(|word| word.contains("/debug/keleustes/login?token=")) {
                     let _ = links.send(link.to_owned());
                 }
+                // One flag in each line, and a backslash after all but the last.
+                if line.trim().starts_with("--") {
+                    flags.push(line.trim().trim_end_matches(" \\").to_owned());
+                    if !line.ends_with('\\') {
+                        let _ = commands.send(std::mem::take(&mut flags));
+                    }
+                }
             }
         });
-        Self { process, kubeconfig: kubeconfig.recv_timeout(PATIENCE).unwrap(), login_links }
+        let kubeconfig = kubeconfig.recv_timeout(PATIENCE).unwrap();
+        Self { process, kubeconfig, login_links, manager_flags, errors }
+    }
+
+    /// The flags by which a manager connects to a playground with `--manager=off`, as it prints them.
+    pub(crate) fn manager_flags(&self) -> Vec<String> {
+        self.manager_flags.recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        let id = Pid::from_raw(self.process.id().try_into().unwrap()).unwrap();
+        kill_process(id, Signal::TERM).unwrap();
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     pub(crate) fn run(&self, program: &Path, args: &[&str]) -> Output {
@@ -95,6 +130,17 @@ impl Playground {
         let connection = Connection::open_other_server(&self.kubeconfig, &server).unwrap();
         ClientFactory::new(connection, ClientOptions::default()).root("test")
     }
+}
+
+/// The lines of an output, which is read to its end, so that the program never writes to a closed pipe.
+fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    lines
 }
 
 /// A manager of its own, beside a playground without one. Everybody may read its pages.
