@@ -204,6 +204,34 @@ fn version_is_logged_first_and_pages_are_served_before_leader_election() {
     assert!(at("Serving securely on") < at("Attempting to acquire leader lease"), "{said}");
 }
 
+/// Operators see from the API server's audit log which build sends a request.
+#[test]
+fn user_agent_names_version_and_commit() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let master = format!("--master=http://{}", server.local_addr().unwrap());
+    let mut manager = Command::new(env!("CARGO_BIN_EXE_kube-controller-manager"))
+        .args([&master, "--secure-port=0", "--allow-missing-controllers"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (sender, user_agents) = mpsc::channel();
+    std::thread::spawn(move || {
+        let stream = server.accept().map(|(stream, _)| BufReader::new(stream));
+        let mut lines = stream.unwrap().lines().map_while(Result::ok);
+        let line = lines.find(|line| line.to_lowercase().starts_with("user-agent: "));
+        let _ = sender.send(line.unwrap_or_default());
+    });
+    let user_agent = user_agents.recv_timeout(Duration::from_secs(30));
+    manager.kill().unwrap();
+    manager.wait().unwrap();
+    let user_agent = user_agent.unwrap();
+    // Seven digits, as git abbreviates it; outside a repository it is not known.
+    let commit = env!("KELEUSTES_COMMIT").get(..7).map(|commit| format!("+{commit}")).unwrap_or_default();
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(user_agent.contains(&format!(") keleustes/{version}{commit}/")), "{user_agent}");
+}
+
 /// A core dump would contain private keys. With a limit of 1 the kernel neither writes a file nor starts a handler.
 #[test]
 #[cfg(target_os = "linux")]
