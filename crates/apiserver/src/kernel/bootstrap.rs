@@ -10,6 +10,8 @@ const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Roles and bindings; the head of the file describes its syntax.
 const ROLES: &str = include_str!("../../data/roles.txt");
+/// What kube-apiserver adds with the feature gates of kinds that are off by default.
+const GATED_ROLES: &str = include_str!("../../data/gated_roles.txt");
 /// What metrics-server brings along: who may view may also read metrics.
 const METRICS_ROLES: &str = "
 role system:aggregated-metrics-reader
@@ -35,13 +37,14 @@ impl Kernel {
             );
         }
         if self.options.bootstrap {
-            for object in rbac(ROLES).into_iter().chain(priorities()) {
+            let gated = if self.options.gated_kinds { GATED_ROLES } else { "" };
+            for object in rbac(&[ROLES, gated]).into_iter().chain(priorities()) {
                 self.ensure(object, now);
             }
             self.bootstrap_service(now);
         }
         if self.options.bootstrap && self.options.metrics.is_some() {
-            for object in rbac(METRICS_ROLES) {
+            for object in rbac(&[METRICS_ROLES]) {
                 self.ensure(object, now);
             }
         }
@@ -114,13 +117,20 @@ fn priorities() -> impl Iterator<Item = Value> {
     .into_iter()
 }
 
-/// Parses the table of roles and bindings.
-fn rbac(text: &str) -> Vec<Value> {
+/// Parses tables of roles and bindings, of which a later one may add rules to the roles of an earlier one.
+fn rbac(tables: &[&str]) -> Vec<Value> {
     let mut objects: Vec<Value> = Vec::new();
-    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    let lines = tables.iter().flat_map(|table| table.lines());
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
             ["role", name] => objects.push(role(name)),
+            ["also", name] => {
+                let is_it = |o: &Value| o["kind"] == "ClusterRole" && o["metadata"]["name"] == **name;
+                let at = objects.iter().position(is_it).unwrap_or_else(|| panic!("no role {name}"));
+                let role = objects.remove(at);
+                objects.push(role);
+            }
             ["bind", name, "to", role, "for", subjects @ ..] => objects.push(binding(name, role, subjects)),
             words => {
                 if let Some(role) = objects.last_mut() {
@@ -205,7 +215,7 @@ mod tests {
 
     #[test]
     fn role_table_has_no_dangling_references() {
-        let objects = rbac(ROLES);
+        let objects = rbac(&[ROLES, GATED_ROLES]);
         let controllers = objects
             .iter()
             .filter(|o| o["kind"] == "ClusterRole")
@@ -225,6 +235,14 @@ mod tests {
             job["subjects"],
             json!([{"kind": "ServiceAccount", "namespace": "kube-system", "name": "job-controller"}])
         );
+        let rules = |objects: &[Value]| {
+            let name = "system:controller:job-controller";
+            let role = objects.iter().find(|o| o["kind"] == "ClusterRole" && o["metadata"]["name"] == name);
+            role.unwrap()["rules"].as_array().unwrap().clone()
+        };
+        let (with_gates, without) = (rules(&objects), rules(&rbac(&[ROLES])));
+        assert_eq!(with_gates[..without.len()], without);
+        assert_eq!(with_gates[without.len()]["resources"], json!(["workloads", "podgroups"]));
         let all = find("ClusterRole", "cluster-admin");
         assert_eq!(all["rules"][0], json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
         // The server accepts every object.

@@ -25,7 +25,8 @@ pub struct KernelOptions {
     /// `kubernetes` Service. Namespaces always exist.
     pub bootstrap: bool,
     /// Whether kinds behind feature gates that are off by default are served, as with kube-apiserver's
-    /// `--runtime-config`: Workloads, PodGroups, ResourcePoolStatusRequests and StorageVersions.
+    /// `--runtime-config`: Workloads, PodGroups, ResourcePoolStatusRequests and StorageVersions. Their controllers then have
+    /// their bootstrapped roles, too.
     pub gated_kinds: bool,
     /// Whether pods need their ServiceAccount to exist and get its token mounted.
     pub service_accounts: bool,
