@@ -46,7 +46,7 @@ fn terminated_pod_frees_its_volume() {
     }
 }
 
-/// Proves AD-48, AD-49, AD-52, AD-100, AD-125.
+/// Proves AD-48, AD-49, AD-52, AD-100.
 #[test]
 fn volume_on_an_unhealthy_node_is_detached_by_force_after_six_minutes() {
     let mut world = unwanted();

@@ -21,7 +21,7 @@ fn restarted(prepare: impl FnOnce(&mut World)) -> World {
     world
 }
 
-/// Proves AD-30, AD-33, AD-34, AD-35, AD-41, AD-145.
+/// Proves AD-30, AD-33, AD-35, AD-41, AD-145.
 #[test]
 fn reported_volumes_are_attached_and_those_that_no_pod_needs_are_detached() {
     let mut world = restarted(|world| {
@@ -43,6 +43,68 @@ fn reported_volumes_are_attached_and_those_that_no_pod_needs_are_detached() {
         world.put::<Pod>(pod("p1", "n1", "1"));
     });
     assert_eq!(world.run("n1"), none());
+}
+
+/// Proves AD-34, AD-145.
+#[test]
+fn objects_that_cannot_be_resolved_at_the_start_do_not_stop_it() {
+    let mut world = restarted(|world| {
+        world.add_volume("2", json!(["ReadWriteOnce"]));
+        // A name without a plugin comes first in its list, and so do a pod and a VolumeAttachment that cannot be resolved.
+        let mut reporting = with_attached(node("n1"), &["1", "2"], &["1"]);
+        let reported = reporting["status"]["volumesAttached"].as_array_mut().unwrap();
+        reported.insert(0, json!({"name": "odd", "devicePath": ""}));
+        world.put::<Node>(reporting);
+        let mut odd = attachment("1", "n1", json!({"attached": true}));
+        odd["metadata"]["name"] = json!("a");
+        odd["spec"]["source"]["persistentVolumeName"] = json!("none");
+        world.put::<VolumeAttachment>(odd);
+        world.put_attachment("1", "n1", json!({"attached": true}));
+        world.put_attachment("2", "n1", json!({"attached": true}));
+        world.add_volume("3", json!(["ReadWriteOnce"]));
+        world.put_attachment("3", "n3", json!({"attached": true}));
+        let volumes = json!([
+            {"name": "missing", "persistentVolumeClaim": {"claimName": "none"}},
+            {"name": "v", "persistentVolumeClaim": {"claimName": "c1"}},
+        ]);
+        world.put::<Pod>(pod_in("a", "p0", "n1", json!([volumes[0]])));
+        world.put::<Pod>(pod_in("a", "p1", "n1", volumes));
+    });
+    let remaining = format!("report [{} odd]", unique("1"));
+    assert_eq!(world.run("n1"), [&remaining, "get nodes n1", "delete h2 on n1"]);
+    // The volume after the missing one is wanted, and its access modes are known.
+    world.put::<Pod>(pod("p2", "n2", "1"));
+    assert!(world.run("n2")[0].contains("Volume is already used by pod(s) p1"));
+    // So is the VolumeAttachment after the one of a missing volume.
+    assert_eq!(world.run("n3"), none());
+    world.advance(360_001);
+    assert_eq!(world.run("n3"), ["delete h3 on n3"]);
+}
+
+/// Proves AD-125.
+#[test]
+fn restart_starts_the_six_minutes_again() {
+    let reporting = || not_ready(with_attached(node("n1"), &["1"], &["1"]));
+    // The first process waits for all but one millisecond.
+    let mut world = World::attached("1", "p1", "n1");
+    world.take_pod("p1");
+    world.put::<Node>(reporting());
+    assert_eq!(world.run("n1"), none());
+    world.advance(360_000);
+    assert_eq!(world.run("n1"), none());
+    assert_eq!(world.requeue("n1"), "requeue after 1ms");
+    // The next one begins with the same objects at the same time.
+    let mut world = restarted(|world| {
+        world.advance(360_000);
+        world.put::<Node>(reporting());
+        world.put_attachment("1", "n1", json!({"attached": true}));
+    });
+    assert_eq!(world.run("n1"), none());
+    world.advance(360_000);
+    assert_eq!(world.run("n1"), none(), "six minutes since the restart");
+    assert_eq!(world.requeue("n1"), "requeue after 1ms");
+    world.advance(1);
+    assert_eq!(world.run("n1"), ["report []", "delete h1 on n1"], "without asking the node");
 }
 
 /// Proves AD-30, AD-79.
