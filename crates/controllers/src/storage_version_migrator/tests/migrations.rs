@@ -315,6 +315,24 @@ fn conflict_of_the_closing_update_repeats_the_update() {
     assert_eq!(conditions_after(&second)[1], SUCCEEDED);
 }
 
+/// Proves SVM-68, SVM-90.
+#[test]
+fn new_process_verifies_all_objects_again_before_the_closing_update() {
+    let svm = "/apis/storagemigration.k8s.io/v1/storageversionmigrations/m";
+    let mut cluster = migrating(&[object("a", "a", "1"), object("a", "b", "2"), object("b", "c", "101")])
+        .failing_at("update", svm, status(503, "ServiceUnavailable", "down"), Some(1));
+    let first = reconcile(&mut cluster);
+    assert_eq!(patched(&first), ["a/a", "a/b"]);
+    assert!(is_retried_because(&first, "down"), "{first}");
+    // The patches have written the objects, and another one was created meanwhile.
+    let written = [object("a", "a", "102"), object("a", "b", "103"), object("b", "d", "104")];
+    let second = reconcile(&mut with_objects(cluster, &written));
+    assert!(second.starts_with("page of at most 500 things.example.org\n"), "{second}");
+    assert!(patched(&second).is_empty(), "{second}");
+    let running = "Running=True MigrationRunning: The migration is running, 4 objects verified migrated";
+    assert_eq!(conditions_after(&second), [running, SUCCEEDED]);
+}
+
 /// Proves SVM-40.
 #[test]
 fn retry_after_of_the_server_is_obeyed() {
