@@ -254,7 +254,7 @@ fn ten_kinds_of_one_rule_end_the_collection() {
     assert_eq!(count(&[of(&doubled), of(&names[10..])]), 5);
 }
 
-/// Proves VAPS-17, VAPS-18, VAPS-70, VAPS-78, VAPS-112.
+/// Proves VAPS-17, VAPS-18, VAPS-70, VAPS-78.
 #[test]
 fn kinds_that_cannot_be_resolved_are_left_out() {
     let rules = json!([
@@ -275,6 +275,36 @@ fn kinds_that_cannot_be_resolved_are_left_out() {
         let status = status_in(&failing.reconcile(&the_loop(), Key::cluster("p")));
         assert_eq!(status, json!({"observedGeneration": 3, "typeChecking": {}}), "{path}");
     }
+}
+
+/// The types of built-in kinds come from the server, too: while its documents cannot be read, no kind is checked, and the
+/// generation counts as checked.
+///
+/// Proves VAPS-17, VAPS-112.
+#[test]
+fn built_in_kinds_are_left_out_while_schemas_cannot_be_read() {
+    let wrong = ["object.spec.nope"];
+    let both = json!([rule("example.com", "v1", &["widgets"]), rule("apps", "v1", &["deployments"])]);
+    let status_without = |path: Option<&str>, rules: &Value| {
+        let unavailable = || ApiError::transport(ErrorReason::Unavailable, "down");
+        let cluster =
+            path.iter().fold(cluster(), |cluster, path| cluster.failing_at("get", path, unavailable(), None));
+        let mut cluster = cluster.with::<ValidatingAdmissionPolicy>(policy(rules, &wrong));
+        status_in(&cluster.reconcile(&the_loop(), Key::cluster("p")))
+    };
+    let kinds = |status: &Value| -> Vec<String> {
+        let text = status["typeChecking"]["expressionWarnings"][0]["warning"].as_str().unwrap_or_default();
+        text.split("\n\n").filter_map(|block| Some(block.split_once(": ERROR")?.0.to_owned())).collect()
+    };
+    let (deployment, widget) = ("apps/v1, Kind=Deployment", "example.com/v1, Kind=Widget");
+    assert_eq!(kinds(&status_without(None, &both)), [deployment, widget]);
+    let deployments = json!([rule("apps", "v1", &["deployments"])]);
+    for rules in [&both, &deployments] {
+        let status = status_without(Some("/openapi/v3"), rules);
+        assert_eq!(status, json!({"observedGeneration": 3, "typeChecking": {}}), "{rules}");
+    }
+    // One document that cannot be read leaves out its own kinds only.
+    assert_eq!(kinds(&status_without(Some("/openapi/v3/apis/apps/v1"), &both)), [widget]);
 }
 
 /// Proves VAPS-20.
