@@ -261,7 +261,7 @@ fn rule_taints_the_devices_that_it_selects() {
     }
 }
 
-/// Proves DTE-14, DTE-22, DTE-92, DTE-101.
+/// Proves DTE-14, DTE-92, DTE-101.
 #[test]
 fn earliest_device_decides_and_all_rules_are_reasons() {
     let later = json!({"key": "later", "effect": "NoExecute", "timeAdded": "2027-01-15T08:01:00Z"});
@@ -287,6 +287,50 @@ fn earliest_device_decides_and_all_rules_are_reasons() {
         cluster.with::<ResourceSlice>(slice("s", 1, &json!([taint("NoExecute")]))).decision(),
         Decision::Now
     );
+}
+
+/// Proves DTE-22.
+#[test]
+fn earliest_claim_decides_and_the_rules_of_all_claims_are_reasons() {
+    let in_seconds = |key: &str, seconds: u32| json!({"key": key, "effect": "NoExecute", "timeAdded": format!("2027-01-15T08:00:{seconds}Z")});
+    let for_device = |name: &str, device: &str, taint: Value| rule(name, json!({"device": device}), taint);
+    for claims in [["c", "c2"], ["c2", "c"]] {
+        let mut second = claim(&json!([]));
+        second["metadata"] = json!({"name": "c2", "namespace": "a", "uid": "u-c2"});
+        second["status"]["allocation"]["devices"]["results"][0]["device"] = json!("y");
+        let mut pod = pod("web");
+        pod["spec"]["resourceClaims"] = claims
+            .iter()
+            .map(|name| json!({"name": format!("entry-{name}"), "resourceClaimName": name}))
+            .collect();
+        let mut cluster = test_cluster()
+            .with::<ResourceClaim>(second)
+            .with::<Pod>(pod)
+            .with::<DeviceTaintRule>(for_device("early", "x", in_seconds("early", 20)))
+            .with::<DeviceTaintRule>(for_device("late", "y", in_seconds("late", 50)))
+            .with::<DeviceTaintRule>(for_device("elsewhere", "z", in_seconds("elsewhere", 10)));
+        assert_eq!(cluster.decision(), Decision::In(20), "{claims:?}");
+        let pending = "1 pod needs to be evicted in 1 namespace.";
+        for name in ["early", "late"] {
+            let [status, reason, message] = cluster.condition(name).expect("a write");
+            assert_eq!((&*status, &*reason, &*message), ("True", "PodsPendingEviction", pending), "{name}");
+        }
+        // The eviction counts for both rules, each of which reports it.
+        cluster.later(20);
+        let transcript = cluster.pod();
+        assert!(transcript.contains("delete pods a/web"), "{claims:?}: {transcript}");
+        cluster.take::<Pod>(&Key::namespaced("a", "web"));
+        cluster.later(10);
+        for (name, evicted) in [("early", true), ("late", true), ("elsewhere", false)] {
+            let [status, reason, message] = cluster.condition(name).expect("a write");
+            let (expected, text) = if evicted {
+                ("Completed", "1 pod evicted since starting the controller.")
+            } else {
+                ("NotStarted", "")
+            };
+            assert_eq!((&*status, &*reason, &*message), ("False", expected, text), "{name}");
+        }
+    }
 }
 
 /// Proves DTE-20, DTE-21, DTE-23, DTE-24, DTE-85, DTE-86, DTE-87, DTE-102, DTE-103.
