@@ -9,6 +9,7 @@ use keleustes_plan::{Change, Effects, Memory, View};
 use super::indexes::{CLAIMS_BY_DEVICE, SLICES_BY_POOL, claims_value, device_value, pool_value};
 use super::memory::{EvictionMemory, STATUS_PERIOD};
 use super::pods::pods_of;
+use super::pools::pool_of;
 use super::taints::selects;
 use super::{DeviceTaintEvictionOptions, EvictionItem};
 
@@ -56,20 +57,19 @@ impl Enqueuer {
 
     /// Enqueues the pods that use a device whose `NoExecute` taints change.
     pub(super) fn slice_changed(&self, change: &Change<ResourceSlice>, view: &View<'_>, queue: &mut Effects) {
-        let place =
-            |slice: &Arc<ResourceSlice>| (slice.driver.clone(), slice.pool.clone(), slice.pool_generation);
-        let mut devices = BTreeSet::new();
-        if change.old().map(place) == change.new().map(place) {
-            let (old, new) = (tainted(change.old()), tainted(change.new()));
+        let generation = |slice: &Arc<ResourceSlice>| (pool_of(slice), slice.pool_generation);
+        let (old, new) = (tainted(change.old()), tainted(change.new()));
+        let mut devices: BTreeSet<String> = BTreeSet::new();
+        if change.old().map(generation) == change.new().map(generation) {
             devices.extend(old.symmetric_difference(&new).map(|(device, _)| device.clone()));
         } else {
-            // Another generation of a pool may be the current one now, which concerns all its tainted devices.
-            for slice in change.old_and_new() {
+            devices.extend(old.into_iter().chain(new).map(|(device, _)| device));
+        }
+        // Another generation of a pool is the current one now, which concerns all its tainted devices.
+        for (driver, pool) in self.memory.with(|memory| memory.pools.observe(change, view)) {
+            for slice in view.store::<ResourceSlice>().by_index(&SLICES_BY_POOL, &pool_value(&driver, &pool))
+            {
                 devices.extend(tainted(Some(slice)).into_iter().map(|(device, _)| device));
-                let pool = pool_value(&slice.driver, &slice.pool);
-                for other in view.store::<ResourceSlice>().by_index(&SLICES_BY_POOL, &pool) {
-                    devices.extend(tainted(Some(other)).into_iter().map(|(device, _)| device));
-                }
             }
         }
         for device in &devices {

@@ -29,7 +29,7 @@ pub(super) async fn reconcile(
 ) -> Result<Requeue, ReconcileError> {
     let (found, now) = cx.gather(|view| {
         let pod = view.get::<Pod>(key).filter(|pod| pod.meta.uid == *uid);
-        let eviction = pod.map(|pod| eviction_of(view, pod, &no_execute_rules(view), options));
+        let eviction = pod.map(|pod| eviction_of(view, memory, pod, &no_execute_rules(view), options));
         (eviction, view.now())
     });
     let Some(eviction) = found else {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use keleustes_objects::{Key, Uid};
 
+use super::pools::PoolGenerations;
 use super::taints::RuleRef;
 
 /// How many UIDs of evicted pods are remembered.
@@ -19,6 +20,8 @@ pub(super) const STATUS_PERIOD: Duration = Duration::from_secs(10);
 /// at zero, as in the original.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EvictionMemory {
+    /// The generations of pools.
+    pub(super) pools: PoolGenerations,
     /// The rules because of which a pod is to be evicted.
     scheduled: BTreeMap<(Key, Uid), BTreeSet<RuleRef>>,
     evicted: BTreeSet<Uid>,

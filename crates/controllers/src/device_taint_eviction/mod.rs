@@ -6,7 +6,8 @@
 //!
 //! A change reaches the pods that it concerns through indexes: from a device to the claims that hold it and to the rules that
 //! taint it, from a selector to the devices that it selects, from a claim to the pods that it is reserved for. No pass over all
-//! devices, claims, rules or pods is made, except for a rule that selects all devices.
+//! devices, claims, rules or pods is made, except for a rule that selects all devices. A pass over the slices of a pool is made
+//! only when its current generation changes, which is remembered, and to count the devices of a rule with the effect `None`.
 //!
 //! Parity: pkg/controller/devicetainteviction.
 
@@ -15,6 +16,7 @@ mod evict;
 mod indexes;
 mod memory;
 mod pods;
+mod pools;
 mod rule;
 mod taints;
 

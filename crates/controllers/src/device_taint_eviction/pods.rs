@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use keleustes_objects::{Key, Pod, ResourceClaim};
-use keleustes_plan::View;
+use keleustes_plan::{Memory, View};
 
 use super::DeviceTaintEvictionOptions;
+use super::memory::EvictionMemory;
 use super::taints::{Eviction, Rules, eviction_for};
 use crate::resourceclaim::indexes::{PODS_BY_POD_GROUP, value};
 use crate::resourceclaim::names::claim_name;
@@ -14,6 +15,7 @@ use crate::resourceclaim::owner::{is_for_pod, is_reserved_for};
 /// The eviction of a pod that its claims require. Its phase, its owner and its priority do not matter.
 pub(super) fn eviction_of(
     view: &View<'_>,
+    memory: &Memory<EvictionMemory>,
     pod: &Pod,
     rules: &Rules<'_>,
     options: &DeviceTaintEvictionOptions,
@@ -29,7 +31,7 @@ pub(super) fn eviction_of(
         let is_its = !named.must_be_owned || is_for_pod(pod, claim, accept_group).is_ok();
         (is_its && is_reserved_for(pod, claim, accept_group)).then_some(claim)
     });
-    used.fold(None, |eviction, claim| Eviction::join(eviction, eviction_for(view, claim, rules)))
+    used.fold(None, |eviction, claim| Eviction::join(eviction, eviction_for(view, memory, claim, rules)))
 }
 
 /// The pods that a claim is reserved for.

@@ -43,7 +43,7 @@ pub(super) async fn reconcile(
         return Ok(Requeue::KeepBackoff(Delay::of(delay, STATUS_INTERVAL)));
     }
     let evicted = memory.with(|memory| memory.evicted_by(uid));
-    let wanted = cx.gather(|view| report(view, &rule, evicted, options));
+    let wanted = cx.gather(|view| report(view, memory, &rule, evicted, options));
     if current.is_some_and(|current| wanted.is_reported_by(current, &rule)) {
         return Ok(Requeue::Forget);
     }
@@ -89,13 +89,16 @@ impl Report {
 
 fn report(
     view: &View<'_>,
+    memory: &Memory<EvictionMemory>,
     rule: &Arc<DeviceTaintRule>,
     evicted: u64,
     options: &DeviceTaintEvictionOptions,
 ) -> Report {
     let mut report = match &*rule.taint.effect {
-        NO_EXECUTE => in_progress(&pending(view, rule, &no_execute_rules(view), options), evicted),
-        "None" => Report { status: "False", reason: "NoEffect", message: dry_run(view, rule, options) },
+        NO_EXECUTE => in_progress(&pending(view, memory, rule, &no_execute_rules(view), options), evicted),
+        "None" => {
+            Report { status: "False", reason: "NoEffect", message: dry_run(view, memory, rule, options) }
+        }
         _ => Report {
             status: "False",
             reason: "OtherEffect",
@@ -131,6 +134,7 @@ fn in_progress(pending: &PodCount, evicted: u64) -> Report {
 /// The pods that are evicted, now or later, because of a rule among others.
 fn pending(
     view: &View<'_>,
+    memory: &Memory<EvictionMemory>,
     rule: &Arc<DeviceTaintRule>,
     rules: &Rules<'_>,
     options: &DeviceTaintEvictionOptions,
@@ -138,7 +142,7 @@ fn pending(
     let mut pods = BTreeSet::new();
     let candidates = claims_of(view, rule).into_iter().flat_map(|claim| pods_of(view, claim, options));
     for pod in candidates.filter(|pod| !pod.is_terminating()) {
-        let eviction = eviction_of(view, pod, rules, options);
+        let eviction = eviction_of(view, memory, pod, rules, options);
         let is_of_rule = |eviction: &super::taints::Eviction| {
             eviction.rules.iter().any(|reason| reason.uid == rule.meta.uid)
         };
@@ -151,8 +155,13 @@ fn pending(
 }
 
 /// What would happen if the effect of a rule was `NoExecute`. Nothing is enqueued or remembered.
-fn dry_run(view: &View<'_>, rule: &Arc<DeviceTaintRule>, options: &DeviceTaintEvictionOptions) -> String {
-    let would = pending(view, rule, &Rules::Only(rule), options);
+fn dry_run(
+    view: &View<'_>,
+    memory: &Memory<EvictionMemory>,
+    rule: &Arc<DeviceTaintRule>,
+    options: &DeviceTaintEvictionOptions,
+) -> String {
+    let would = pending(view, memory, rule, &Rules::Only(rule), options);
     let published = count(published_devices(view, rule), "published device", "published devices");
     let allocated = count(allocated_devices(view, rule), "allocated device", "allocated devices");
     let pods = count(would.pods, "pod", "pods");

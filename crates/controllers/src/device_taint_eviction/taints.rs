@@ -6,11 +6,12 @@ use keleustes_objects::{
     AllocatedDevice, DeviceTaintRule, InternedStr, Key, NO_EXECUTE, ResourceClaim, ResourceSlice, Taint,
     Time, Toleration, Uid,
 };
-use keleustes_plan::{Store, View};
+use keleustes_plan::{Memory, Store, View};
 
 use super::indexes::{
     RULES_BY_SELECTOR, SLICES_BY_POOL, SLICES_BY_TAINTED_DEVICE, device_value, pool_value, values_selecting,
 };
+use super::memory::EvictionMemory;
 
 /// A rule that requires an eviction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,14 +74,19 @@ pub(super) fn no_execute_rules<'a>(view: &View<'a>) -> Rules<'a> {
 }
 
 /// The eviction that the taints of a claim's devices require; `None` if all are tolerated.
-pub(super) fn eviction_for(view: &View<'_>, claim: &ResourceClaim, rules: &Rules<'_>) -> Option<Eviction> {
+pub(super) fn eviction_for(
+    view: &View<'_>,
+    memory: &Memory<EvictionMemory>,
+    claim: &ResourceClaim,
+    rules: &Rules<'_>,
+) -> Option<Eviction> {
     claim.allocated_devices.iter().flatten().fold(None, |eviction, device| {
         let by_rules = rules.selecting(device).into_iter().map(|rule| {
             let due = due(&rule.taint, &device.tolerations)?;
             let rule = RuleRef { key: rule.meta.key.clone(), uid: rule.meta.uid.clone() };
             Some(Eviction { due, rules: [rule].into() })
         });
-        let by_slices = slice_taints(view, device)
+        let by_slices = slice_taints(view, memory, device)
             .into_iter()
             .map(|taint| Some(Eviction { due: due(taint, &device.tolerations)?, rules: [].into() }));
         by_rules.chain(by_slices).fold(eviction, Eviction::join)
@@ -94,22 +100,29 @@ pub(super) fn selects(rule: &DeviceTaintRule, device: &AllocatedDevice) -> bool 
 }
 
 /// The `NoExecute` taints that current slices publish for a device.
-fn slice_taints<'a>(view: &View<'a>, device: &AllocatedDevice) -> Vec<&'a Taint> {
+fn slice_taints<'a>(
+    view: &View<'a>,
+    memory: &Memory<EvictionMemory>,
+    device: &AllocatedDevice,
+) -> Vec<&'a Taint> {
     let value = device_value(&device.driver, &device.pool, &device.device);
-    let mut slices = view.store::<ResourceSlice>().by_index(&SLICES_BY_TAINTED_DEVICE, &value).peekable();
-    if slices.peek().is_none() {
-        return Vec::new();
-    }
-    let current = current_generation(view, &device.driver, &device.pool);
+    let slices: Vec<_> = view.store::<ResourceSlice>().by_index(&SLICES_BY_TAINTED_DEVICE, &value).collect();
+    let Some(newest) = slices.iter().map(|slice| slice.pool_generation).max() else { return Vec::new() };
+    let pool = (device.driver.clone(), device.pool.clone());
+    let remembered = memory.with(|memory| memory.pools.current(&pool));
+    // The events of slices may be a moment behind the cache. When they arrive, the pod is enqueued again.
+    let current =
+        remembered.or_else(|| current_generation(view, &pool.0, &pool.1)).map(|current| current.max(newest));
     slices
+        .into_iter()
         .filter(|slice| Some(slice.pool_generation) == current)
         .flat_map(|slice| slice.devices.iter().filter(|published| published.name == device.device))
         .flat_map(|published| published.taints.iter().filter(|taint| taint.effect == NO_EXECUTE))
         .collect()
 }
 
-/// The highest generation of a pool; slices of other generations do not count. Whether all slices of the generation are
-/// there does not matter.
+/// The highest generation of a pool, by a pass over its slices; slices of other generations do not count. Whether all slices
+/// of the generation are there does not matter.
 pub(super) fn current_generation(view: &View<'_>, driver: &InternedStr, pool: &InternedStr) -> Option<i64> {
     let slices = view.store::<ResourceSlice>().by_index(&SLICES_BY_POOL, &pool_value(driver, pool));
     slices.map(|slice| slice.pool_generation).max()

@@ -1,5 +1,6 @@
 //! Work follows what a change concerns, not the number of devices, and the indexes find what passes over all objects find.
 
+use keleustes_plan::Change;
 use keleustes_plan::rehearsal::rows_read;
 
 use super::super::enqueue::claims_of;
@@ -117,6 +118,128 @@ fn work_follows_the_devices_that_a_change_concerns() {
     let (items, rows) = cluster.work(|cluster| cluster.put::<ResourceSlice>(slice_of_pool(601, 2, Some(5))));
     assert_eq!(items, ["a/web-4813 kind=pod uid=u-web-4813"]);
     assert!(rows <= 40, "{rows} rows for another generation of a pool");
+}
+
+const SLICES: usize = 64;
+const DEVICES_PER_SLICE: usize = 64;
+
+/// Slice `number` of the only pool, whose devices have names of their own.
+fn slice_of_large_pool(number: usize, generation: i64, is_tainted: impl Fn(usize) -> bool) -> Value {
+    let devices: Vec<_> = (number * DEVICES_PER_SLICE..(number + 1) * DEVICES_PER_SLICE)
+        .map(|device| {
+            let taints = if is_tainted(device) { json!([taint("NoExecute")]) } else { json!([]) };
+            json!({"name": format!("gpu-{device}"), "taints": taints})
+        })
+        .collect();
+    json!({"metadata": {"name": format!("s-{number}"), "uid": format!("s-{number}")}, "spec": {"driver": "d",
+        "pool": {"name": "rack", "generation": generation}, "devices": devices}})
+}
+
+/// One pool of 4,096 devices in 64 slices, each device in use.
+fn large_pool(is_tainted: impl Fn(usize) -> bool) -> TestCluster {
+    let mut cluster = without_pod(DeviceTaintEvictionOptions::default());
+    for number in 0..SLICES * DEVICES_PER_SLICE {
+        let (pod, mut claim) = user_of_device(number);
+        let result = &mut claim["status"]["allocation"]["devices"]["results"][0];
+        (result["pool"], result["device"]) = (json!("rack"), json!(format!("gpu-{number}")));
+        cluster.put::<ResourceClaim>(claim);
+        cluster.put::<Pod>(pod);
+    }
+    for number in 0..SLICES {
+        cluster.put::<ResourceSlice>(slice_of_large_pool(number, 1, &is_tainted));
+    }
+    cluster
+}
+
+#[test]
+fn work_follows_the_devices_that_a_change_concerns_in_a_large_pool() {
+    let mut cluster = large_pool(|_| false);
+    let tainting = slice_of_large_pool(30, 1, |device| device == 1_925);
+    let (items, rows) = cluster.work(|cluster| cluster.put::<ResourceSlice>(tainting));
+    assert_eq!(items, ["a/web-1925 kind=pod uid=u-web-1925"]);
+    assert!(rows <= 30, "{rows} rows for one device of a slice");
+    let device = json!({"driver": "d", "pool": "rack", "device": "gpu-77"});
+    let by_rule = rule("r", device, taint("NoExecute"));
+    let (items, rows) = cluster.work(|cluster| cluster.put::<DeviceTaintRule>(by_rule));
+    assert!(items.len() == 2 && rows <= 30, "{items:?}, {rows} rows for one device");
+    // The first slice of a new generation makes all others outdated, and the others then concern their own devices only.
+    let of_next = |number| slice_of_large_pool(number, 2, |device| device % 1_000 == 0);
+    let (items, rows) = cluster.work(|cluster| cluster.put::<ResourceSlice>(of_next(0)));
+    assert_eq!(items, ["a/web-0 kind=pod uid=u-web-0", "a/web-1925 kind=pod uid=u-web-1925"]);
+    assert!(rows <= 40 + SLICES as u64, "{rows} rows for the first slice of another generation");
+    for number in 1..SLICES {
+        let (items, rows) = cluster.work(|cluster| cluster.put::<ResourceSlice>(of_next(number)));
+        let devices = number * DEVICES_PER_SLICE..(number + 1) * DEVICES_PER_SLICE;
+        let tainted = devices.clone().filter(|device| device % 1_000 == 0).count();
+        assert_eq!(items.len(), tainted + usize::from(devices.contains(&1_925)), "slice {number}: {items:?}");
+        assert!(rows <= 40, "{rows} rows for slice {number} of another generation");
+    }
+}
+
+/// A driver that sets a taint on all devices, and publishes the pool again.
+#[test]
+fn new_generation_of_a_tainted_pool_costs_as_much_as_its_devices() {
+    let mut cluster = large_pool(|_| true);
+    let (items, rows) = cluster.work(|cluster| {
+        let slices = (0..SLICES).map(|number| slice_of_large_pool(number, 2, |_| true));
+        slices.flat_map(|slice| cluster.put::<ResourceSlice>(slice)).collect()
+    });
+    // Once because the old generation is outdated, and once more with the slice of the new one.
+    let devices = SLICES * DEVICES_PER_SLICE;
+    assert!((devices..=2 * devices).contains(&items.len()), "{} items", items.len());
+    assert!(rows <= 30 * devices as u64, "{rows} rows");
+}
+
+/// Generations as they are remembered are those of a pass over all slices, whatever changes.
+#[test]
+fn remembered_generations_are_those_of_the_slices() {
+    use super::super::pools::{PoolGenerations, PoolName};
+    use super::super::taints::current_generation;
+    let mut generations = [0_usize; 2];
+    for seed in 0..200 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let a_loop = controller(&DeviceTaintEvictionOptions::default()).loops.remove(0);
+        let mut rehearsal = RehearsalCluster::of(&a_loop);
+        let mut remembered = PoolGenerations::default();
+        for step in 0..40 {
+            let key = Key::cluster(format!("s-{}", random.u8(..6)));
+            let old = rehearsal.view().get::<ResourceSlice>(&key).cloned();
+            if old.is_some() && random.u8(..4) == 0 {
+                rehearsal.take::<ResourceSlice>(&a_loop, &key);
+            } else {
+                let mut slice = slice(&key.name, random.i64(1..4), &json!([]));
+                slice["spec"]["pool"]["name"] = json!(if random.bool() { "p" } else { "q" });
+                slice["metadata"]["resourceVersion"] = json!(step.to_string());
+                rehearsal.put::<ResourceSlice>(&a_loop, slice);
+            }
+            let view = rehearsal.view();
+            let change = match (old, view.get::<ResourceSlice>(&key).cloned()) {
+                (Some(old), Some(new)) => Change::updated(old, new),
+                (None, Some(new)) => Change::added(new),
+                (Some(old), None) => Change::deleted(old),
+                (None, None) => continue,
+            };
+            // The first events are missed, as by a process that starts later.
+            if step < 5 {
+                continue;
+            }
+            let pools: [PoolName; 2] = ["p", "q"].map(|pool| ("d".into(), pool.into()));
+            let before = pools.clone().map(|pool| remembered.current(&pool));
+            let others = remembered.observe(&change, &view);
+            for (pool, before) in pools.iter().zip(before) {
+                let concerns = change.old_and_new().any(|slice| slice.pool == pool.1);
+                let wanted = current_generation(&view, &pool.0, &pool.1);
+                if before.is_some() || concerns {
+                    assert_eq!(remembered.current(pool), wanted, "{pool:?} with seed {seed} at step {step}");
+                }
+                if before.is_some() {
+                    assert_eq!(others.contains(pool), before != wanted, "{pool:?} with seed {seed}");
+                    generations[usize::from(before != wanted)] += 1;
+                }
+            }
+        }
+    }
+    assert!(generations.iter().all(|count| *count > 500), "{generations:?}");
 }
 
 /// Objects with few names, so that selectors select some of them.
