@@ -10,6 +10,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, timeout};
 
 use crate::access::Access;
 use crate::connection::{self, Activity, ServerContext};
@@ -21,6 +22,10 @@ const BACKLOG: i32 = 128;
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(3 * 60);
 /// The delay after a failed accept, for file descriptors or memory to become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often connections are examined while all of them have an authenticated request in flight.
+const RESPONSE_PAUSE: Duration = Duration::from_millis(20);
+/// How long an anonymous connection is kept before idle authenticated ones: the default timeout of a kubelet's probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A bound socket with certificates and pages.
 pub struct Server {
@@ -209,9 +214,9 @@ struct OpenConnection {
 }
 
 impl Connections {
-    /// Makes room for a new connection. At the limit the longest idle anonymous connection is closed, or the longest
-    /// busy one if none is idle, so that anonymous clients cannot keep health probes out. Only while all connections
-    /// are authenticated, the new one waits.
+    /// Makes room for a new connection. At the limit an open one is closed, see [`replaceable`], so that idle clients
+    /// cannot keep health probes out, with or without a token. Only while all connections have an authenticated
+    /// request in flight, the new one waits.
     async fn make_room(&mut self, connections_max: usize) {
         loop {
             while let Some(joined) = self.tasks.try_join_next() {
@@ -221,20 +226,45 @@ impl Connections {
             if self.open.len() < connections_max {
                 return;
             }
-            let anonymous = self.open.iter().enumerate().filter_map(|(index, connection)| {
-                let now = *connection.activity.borrow();
-                (!now.authenticated).then_some((now.requests > 0, now.since, index))
-            });
-            if let Some((_, _, index)) = anonymous.min() {
+            let now = Instant::now();
+            let candidates = self.open.iter().enumerate();
+            let candidates = candidates
+                .filter_map(|(index, open)| Some((replaceable(&open.activity.borrow(), now)?, index)));
+            if let Some(((rank, _), index)) = candidates.min() {
                 self.open.swap_remove(index).task.abort();
-                tracing::debug!("connection limit reached, closing an anonymous connection");
+                tracing::debug!(?rank, "connection limit reached, closing a connection");
                 return;
             }
-            if let Some(joined) = self.tasks.join_next().await {
+            // A response frees its connection, too, without ending the task.
+            if let Ok(Some(joined)) = timeout(RESPONSE_PAUSE, self.tasks.join_next()).await {
                 log_panic(joined);
             }
         }
     }
+}
+
+/// Which connections are closed first to make room for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    AnonymousIdle,
+    AuthenticatedIdle,
+    /// It may be a health probe before its request, so clients with a token must not be able to displace it.
+    AnonymousNew,
+    AnonymousBusy,
+}
+
+/// The rank of a connection, and since when it has been idle or busy; `None` while it has an authenticated request
+/// in flight.
+fn replaceable(activity: &Activity, now: Instant) -> Option<(Rank, Instant)> {
+    let Activity { requests, since, authenticated, .. } = *activity;
+    let rank = match (authenticated, requests > 0) {
+        (true, true) => return None,
+        (true, false) => Rank::AuthenticatedIdle,
+        (false, true) => Rank::AnonymousBusy,
+        (false, false) if now.saturating_duration_since(since) < PROBE_TIMEOUT => Rank::AnonymousNew,
+        (false, false) => Rank::AnonymousIdle,
+    };
+    Some((rank, since))
 }
 
 /// Accepts connections up to the limit; returns only if the socket fails.

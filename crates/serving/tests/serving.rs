@@ -8,10 +8,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Version};
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Empty, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use keleustes_serving::{
-    Access, CertificateSource, ConnectionLimits, HealthChecks, PageOptions, Pages, Server, ServingError,
+    Access, ApiServerClient, AuthenticationOptions, AuthorizationOptions, CertificateSource,
+    ConnectionLimits, DelegatingClients, HealthChecks, PageOptions, Pages, Server, ServingError,
     ServingOptions,
 };
 use rustls::crypto::aws_lc_rs;
@@ -41,6 +42,10 @@ fn pages(health: &HealthChecks) -> Pages {
 }
 
 fn start(limits: ConnectionLimits) -> TestServer {
+    start_with(limits, Access::deny_all())
+}
+
+fn start_with(limits: ConnectionLimits, access: Access) -> TestServer {
     let directory = tempfile::tempdir().unwrap();
     let options = ServingOptions {
         bind_address: LOOPBACK,
@@ -50,7 +55,7 @@ fn start(limits: ConnectionLimits) -> TestServer {
     };
     let health = HealthChecks::new();
     let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
-    let server = Server::from_listener(listener, &options, pages(&health), Access::deny_all()).unwrap();
+    let server = Server::from_listener(listener, &options, pages(&health), access).unwrap();
     let address = server.address();
     let (stop, stopped) = oneshot::channel();
     let served = tokio::spawn(server.run(async {
@@ -377,7 +382,102 @@ enum Held {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A request body is read only where one is expected, so nobody waits for it.
+/// An API server that authenticates every token and authorizes no request, after a delay.
+fn every_token_is_valid(delay: Duration) -> ApiServerClient {
+    ApiServerClient::from_service(tower::service_fn(move |request: Request<Bytes>| async move {
+        let is_token_review = request.uri().path().ends_with("tokenreviews");
+        tokio::time::sleep(if is_token_review { Duration::ZERO } else { delay }).await;
+        let status = r#"{"status":{"authenticated":true,"user":{"username":"system:serviceaccount:a:b"}}}"#;
+        let body = if is_token_review { status } else { "{}" };
+        Ok::<_, std::io::Error>(Response::new(Full::new(Bytes::from_static(body.as_bytes()))))
+    }))
+}
+
+async fn start_with_tokens(connections_max: usize, review_delay: Duration) -> TestServer {
+    let api = every_token_is_valid(review_delay);
+    let delegates = DelegatingClients { authentication: Some(api.clone()), authorization: Some(api) };
+    let authentication = AuthenticationOptions { skip_lookup: true, ..AuthenticationOptions::default() };
+    let (options, rng) = (AuthorizationOptions::default(), fastrand::Rng::with_seed(1));
+    let registry = prometheus::Registry::new();
+    let access = Access::open(&authentication, &options, delegates, &registry, rng).await.unwrap();
+    start_with(ConnectionLimits { connections_max, ..ConnectionLimits::default() }, access)
+}
+
+impl TestServer {
+    /// An idle connection of an authenticated user who may read nothing.
+    async fn idle_with_token(&self) -> TlsStream<TcpStream> {
+        let mut stream = self.connect(&["http/1.1"]).await;
+        request_with_token(&mut stream, "/metrics").await;
+        expect_forbidden(&mut stream).await;
+        stream
+    }
+
+    async fn probe(&self) {
+        let probe = tokio::time::timeout(Duration::from_secs(5), self.get("/healthz")).await;
+        assert_eq!(probe.expect("the probe is starved").status(), StatusCode::OK);
+    }
+}
+
+async fn request_with_token(stream: &mut TlsStream<TcpStream>, path: &str) {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+}
+
+async fn expect_forbidden(stream: &mut TlsStream<TcpStream>) {
+    let mut answer = [0; 4096];
+    let length = stream.read(&mut answer).await.unwrap();
+    assert!(answer[..length].starts_with(b"HTTP/1.1 403 "));
+}
+
+/// Every ServiceAccount has a token, and pods of any namespace can reach the port.
+#[tokio::test]
+async fn health_probe_is_answered_while_authenticated_connections_reach_the_limit() {
+    let server = start_with_tokens(8, Duration::ZERO).await;
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        held.push(server.idle_with_token().await);
+    }
+    server.probe().await;
+    for _ in 0..8 {
+        held.push(server.idle_with_token().await);
+        server.probe().await;
+    }
+    // The longest idle one was closed.
+    assert!(closed_after(held.remove(0)).await < Duration::from_secs(5));
+}
+
+/// The only anonymous connection is a probe's, before its request; authenticated clients keep connecting.
+#[tokio::test]
+async fn authenticated_clients_do_not_displace_a_probe_before_its_request() {
+    let server = start_with_tokens(4, Duration::ZERO).await;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(server.idle_with_token().await);
+    }
+    let probe = server.connect(&["http/1.1"]).await;
+    for _ in 0..4 {
+        held.push(server.idle_with_token().await);
+    }
+    assert_eq!(get_http1(probe, "/healthz").await.status(), StatusCode::OK);
+}
+
+/// Responses make room although their connections stay open.
+#[tokio::test]
+async fn new_connection_waits_only_for_the_first_response_while_all_are_busy() {
+    let server = start_with_tokens(2, Duration::from_millis(300)).await;
+    let mut busy = [server.idle_with_token().await, server.idle_with_token().await];
+    for (stream, path) in busy.iter_mut().zip(["/configz", "/flagz"]) {
+        request_with_token(stream, path).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.probe().await;
+    for stream in &mut busy {
+        // No request in flight is cut off.
+        expect_forbidden(stream).await;
+    }
+}
+
+/// A request body is read only where one is expected, so no response waits for it.
 #[tokio::test]
 async fn response_does_not_wait_for_an_unexpected_body() {
     let server = start(ConnectionLimits::default());
