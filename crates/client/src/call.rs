@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request, Response};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Limited};
 use keleustes_objects::{
     ApiError, ErrorReason, Key, Resource, ResourceVersion, Uid, decode_error_without_content,
     encode_path_segment, escape_html, invalid_path_segment,
@@ -23,6 +23,11 @@ use crate::api_error;
 
 /// An API server times out a request after one minute, so a later response will not come.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// API servers store objects of a few MiB at most; a larger one comes from a broken or hostile peer.
+pub(crate) const OBJECT_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// An error body is read up to this size: a Status has a few hundred bytes, and more only if it quotes an object.
+pub(crate) const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// Accepts the metadata of one object. An aggregated API server without PartialObjectMetadata returns the
 /// full object.
@@ -383,16 +388,9 @@ impl Call {
     /// Sends the request and returns the response body undecoded.
     ///
     /// # Errors
-    /// If the request fails or the response is not a success.
+    /// If the request fails, or the response is not a success or larger than 32 MiB.
     pub async fn send_for_bytes(&self, client: &Client) -> Result<Bytes, ApiError> {
-        let answer = async {
-            let response = self.open(client).await?;
-            let body = response.into_body().collect().await;
-            Ok(body.map_err(|error| api_error::from_kube(&error))?.to_bytes())
-        };
-        let body = self.with_timeout(answer).await?;
-        self.verify_object(&body)?;
-        Ok(body)
+        self.send_for_limited_bytes(client, OBJECT_BYTES_MAX).await
     }
 
     /// Like [`Self::send_for_bytes`], for a response of at most `bytes_max` bytes.
@@ -401,7 +399,7 @@ impl Call {
     /// If the request fails, or the response is not a success or larger.
     pub async fn send_for_limited_bytes(&self, client: &Client, bytes_max: usize) -> Result<Bytes, ApiError> {
         let answer = async {
-            let body = http_body_util::Limited::new(self.open(client).await?.into_body(), bytes_max);
+            let body = Limited::new(self.open(client).await?.into_body(), bytes_max);
             let body = body.collect().await.map_err(|error| match error.downcast::<kube::Error>() {
                 Ok(error) => api_error::from_kube(&error),
                 Err(_) => unreadable_response(&format!("the response to {self} exceeds {bytes_max} bytes")),
@@ -467,8 +465,7 @@ impl Call {
             return Ok(response);
         }
         let (parts, body) = response.into_parts();
-        // If the error body cannot be read, the status code is enough.
-        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let body = beginning(body, ERROR_BYTES_MAX).await;
         Err(api_error::from_response(status.as_u16(), &parts.headers, &body))
     }
 
@@ -495,6 +492,20 @@ impl Call {
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.query).finish();
         format!("{}?{query}", self.path)
     }
+}
+
+/// Up to `bytes_max` bytes of an error body. If there are more, or they cannot be read, the status code is enough.
+async fn beginning(mut body: Body, bytes_max: usize) -> Bytes {
+    let mut read = BytesMut::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        if let Some(data) = frame.data_ref() {
+            read.extend_from_slice(&data[..data.len().min(bytes_max - read.len())]);
+        }
+        if read.len() == bytes_max {
+            break;
+        }
+    }
+    read.freeze()
 }
 
 pub(crate) fn unreadable_response(message: &str) -> ApiError {
@@ -644,6 +655,69 @@ mod tests {
         let refused = call.send_for_limited_bytes(&client, 1_000).await.unwrap_err();
         assert_eq!(refused.reason, ErrorReason::UnreadableResponse);
         assert!(refused.to_string().contains("exceeds 1000 bytes"), "{refused}");
+    }
+
+    /// A server whose every response has this code and a body that never ends; counts the bytes that were read.
+    fn endless(code: u16) -> (Client, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        const CHUNK: Bytes = Bytes::from_static(&[b' '; 16 * 1024]);
+        let read = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&read);
+        let respond = move |_: Request<Body>| {
+            let counter = Arc::clone(&counter);
+            let chunks = futures::stream::repeat_with(move || {
+                counter.fetch_add(CHUNK.len(), Ordering::Relaxed);
+                Ok::<_, std::io::Error>(http_body::Frame::data(CHUNK))
+            });
+            let body = http_body_util::StreamBody::new(chunks);
+            std::future::ready(Response::builder().status(code).body(body))
+        };
+        (Client::new(tower::service_fn(respond), "default"), read)
+    }
+
+    #[tokio::test]
+    async fn endless_response_is_refused_after_32_mib() {
+        use std::sync::atomic::Ordering;
+        let key = Key::namespaced("a", "x");
+        let get = Call::get(&secrets(), &key);
+        let write = Call::replace(&secrets(), &key, &json!({}));
+        for n in 0..5 {
+            let (client, read) = endless(200);
+            let result = match n {
+                0 => get.send_for_bytes(&client).await.map(|_| ()),
+                1 => get.send(&client).await.map(|_| ()),
+                2 => write.send_for_metadata(&client).await.map(|_| ()),
+                3 => write.send_for_object(&client).await.map(|_| ()),
+                _ => crate::discover(&client).await.map(|_| ()),
+            };
+            let error = result.unwrap_err();
+            assert_eq!(error.reason, ErrorReason::UnreadableResponse, "{n}: {error}");
+            assert!(error.to_string().ends_with("exceeds 33554432 bytes"), "{n}: {error}");
+            let responses = if n == 4 { 2 } else { 1 };
+            let read = read.load(Ordering::Relaxed);
+            assert!(read <= responses * (OBJECT_BYTES_MAX + 64 * 1024), "{n}: {read} bytes were read");
+        }
+    }
+
+    #[tokio::test]
+    async fn endless_error_body_is_read_up_to_64_kib_and_classified_by_its_code() {
+        use std::sync::atomic::Ordering;
+        let key = Key::namespaced("a", "x");
+        let get = Call::get(&secrets(), &key);
+        for n in 0..4 {
+            let (client, read) = endless(500);
+            let result = match n {
+                0 => get.send_for_bytes(&client).await.map(|_| ()),
+                1 => get.send_for_limited_bytes(&client, usize::MAX).await.map(|_| ()),
+                2 => get.send_discarding_body(&client).await,
+                _ => Call::replace(&secrets(), &key, &json!({})).send_for_metadata(&client).await.map(|_| ()),
+            };
+            let error = result.unwrap_err();
+            assert!(error.code == 500 && error.is_status_reply(), "{n}: {error}");
+            let read = read.load(Ordering::Relaxed);
+            assert!(read <= ERROR_BYTES_MAX + 32 * 1024, "{n}: {read} bytes were read");
+        }
     }
 
     #[test]

@@ -9,11 +9,10 @@ use tower::{BoxError, ServiceExt as _};
 
 use super::{HttpService, Middleware, RequestObserver, ResponseBody};
 use crate::api_error;
+use crate::call::ERROR_BYTES_MAX;
 
 /// Retries per request. Parity: the default of 10 in `client-go/rest`.
 const RETRIES_MAX: u32 = 10;
-/// An error body is read to its end up to this size, so that the connection can be reused.
-const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 /// Retries after a 429 or 5xx response with `Retry-After` in seconds.
 pub struct RetryAfter {
@@ -58,11 +57,12 @@ impl Middleware for RetryAfter {
     }
 }
 
+/// Reads an error body to its end, so that the connection can be reused, unless it is longer than usual.
 async fn drain(mut body: ResponseBody) {
     let mut bytes = 0;
     while let Some(Ok(frame)) = body.frame().await {
         bytes += frame.data_ref().map_or(0, bytes::Bytes::len);
-        if bytes > REFUSAL_BYTES_MAX {
+        if bytes > ERROR_BYTES_MAX {
             break;
         }
     }

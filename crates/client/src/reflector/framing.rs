@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-/// API servers store objects of a few MiB at most; a larger one comes from a broken or hostile peer.
-const OBJECT_BYTES_MAX: usize = 32 * 1024 * 1024;
+use crate::call::OBJECT_BYTES_MAX;
+
 /// The envelope of a list is usually a few hundred bytes.
 const ENVELOPE_BYTES_MAX: usize = 1024 * 1024;
 

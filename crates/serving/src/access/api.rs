@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
@@ -36,6 +36,8 @@ const ATTEMPTS_MAX: u32 = 5;
 const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
 const BACKOFF_FACTOR: f64 = 1.5;
 const BACKOFF_JITTER: f64 = 0.2;
+/// A ConfigMap has at most 1 MiB; a larger response comes from a broken or hostile peer.
+const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 type Body = UnsyncBoxBody<Bytes, BoxError>;
 type SendFn = dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, BoxError>> + Send + Sync;
@@ -177,7 +179,9 @@ impl ApiServerClient {
             return Ok(Lines { body: response.into_body(), rest: Vec::new() });
         }
         let (head, body) = response.into_parts();
-        let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        // If the error body cannot be read, the status code is enough.
+        let body =
+            timeout(REQUEST_TIMEOUT, collect(body)).await.ok().and_then(Result::ok).unwrap_or_default();
         Err(RequestError::error_status(path, &head, &body))
     }
 
@@ -188,7 +192,7 @@ impl ApiServerClient {
     ) -> Result<(StatusCode, Bytes), RequestError> {
         let response = async {
             let (head, body) = (self.send)(request).await?.into_parts();
-            Ok::<_, BoxError>((head, body.collect().await?.to_bytes()))
+            Ok::<_, BoxError>((head, collect(body).await?))
         };
         match timeout(REQUEST_TIMEOUT, response).await {
             Ok(Ok((head, body))) if head.status.is_success() => Ok((head.status, body)),
@@ -197,6 +201,20 @@ impl ApiServerClient {
             Err(_) => Err(RequestError::timed_out(path)),
         }
     }
+}
+
+/// Reads a body up to the limit.
+async fn collect(mut body: Body) -> Result<Bytes, BoxError> {
+    let mut read = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame?;
+        let Some(data) = frame.data_ref() else { continue };
+        if read.len() + data.len() > RESPONSE_BYTES_MAX {
+            return Err(format!("the response exceeds {RESPONSE_BYTES_MAX} bytes").into());
+        }
+        read.extend_from_slice(data);
+    }
+    Ok(read.freeze())
 }
 
 /// Why a request failed.
@@ -253,12 +271,15 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// The next complete line; `None` at the end of the response or after an error.
+    /// The next complete line; `None` at the end of the response, after an error or if the line is too long.
     pub(super) async fn next(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let after = self.rest.split_off(end + 1);
                 return Some(std::mem::replace(&mut self.rest, after));
+            }
+            if self.rest.len() > RESPONSE_BYTES_MAX {
+                return None;
             }
             let frame = self.body.frame().await?.ok()?;
             if let Ok(data) = frame.into_data() {

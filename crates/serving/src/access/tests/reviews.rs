@@ -245,3 +245,86 @@ async fn reviews_are_limited_to_a_burst_of_400_and_200_per_second() {
     assert!((2400..=2401).contains(&sent), "{sent} reviews in all");
     assert_eq!(get_metrics(&access, "master").await.0, 200, "afterwards all is as before");
 }
+
+/// Anyone with a valid token can ask for pages that do not exist.
+#[tokio::test(start_paused = true)]
+async fn access_reviews_have_a_limit_of_their_own() {
+    let cluster = Cluster::default();
+    let access = open(&cluster).await;
+    let jane = [("authorization", "Bearer jane")];
+    let paths: Vec<String> = (0..3000).map(|n| format!("/page-{n}")).collect();
+    let mut flood =
+        Box::pin(futures::future::join_all(paths.iter().map(|path| get(&access, path, &jane, &[]))));
+    tokio::select! {
+        biased;
+        _ = &mut flood => panic!("3000 reviews without a limit"),
+        () = tokio::time::sleep(Duration::from_millis(990)) => {}
+    }
+    let sent = cluster.count(ACCESS_REVIEWS);
+    assert!((590..=600).contains(&sent), "{sent} reviews in the first second");
+    assert_eq!(cluster.count(TOKEN_REVIEWS), 1, "all requests have the same token");
+    // Another token is reviewed at once, and its user needs no SubjectAccessReview.
+    let started_at = Instant::now();
+    tokio::select! {
+        biased;
+        answer = get_metrics(&access, "master") => assert_eq!(answer.0, 200),
+        _ = &mut flood => panic!("the token waits for the SubjectAccessReviews"),
+    }
+    assert!(started_at.elapsed() < Duration::from_millis(10), "{:?}", started_at.elapsed());
+    let answers = flood.await;
+    assert!(answers.iter().all(|(code, _)| matches!(code, 403 | 500)));
+    let sent = cluster.count(ACCESS_REVIEWS);
+    assert!((2400..=2401).contains(&sent), "{sent} reviews in all");
+}
+
+/// Random tokens exhaust the TokenReviews; a user whose token is cached and an anonymous one are authorized at once.
+#[tokio::test(start_paused = true)]
+async fn exhausted_token_reviews_leave_access_reviews_free() {
+    let cluster = Cluster::default();
+    let access = open(&cluster).await;
+    let jane = [("authorization", "Bearer jane")];
+    assert_eq!(get(&access, "/before", &jane, &[]).await.0, 403);
+    let tokens: Vec<String> = (0..1000).map(|n| format!("random-{n}")).collect();
+    let mut flood =
+        Box::pin(futures::future::join_all(tokens.iter().map(|token| get_metrics(&access, token))));
+    tokio::select! {
+        biased;
+        _ = &mut flood => panic!("1000 reviews without a limit"),
+        () = tokio::time::sleep(Duration::from_millis(100)) => {}
+    }
+    let started_at = Instant::now();
+    for (path, headers) in [("/new", &jane[..]), ("/other", &[])] {
+        tokio::select! {
+            biased;
+            answer = get(&access, path, headers, &[]) => assert_eq!(answer.0, 403),
+            _ = &mut flood => panic!("{path} waits for the TokenReviews"),
+        }
+    }
+    assert!(started_at.elapsed() < Duration::from_millis(10), "{:?}", started_at.elapsed());
+}
+
+/// A peer that never ends its response must not fill the memory.
+#[tokio::test(start_paused = true)]
+async fn endless_response_to_a_review_is_an_error() {
+    const CHUNK: Bytes = Bytes::from_static(&[b' '; 16 * 1024]);
+    for code in [201, 500] {
+        let read = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&read);
+        let endless = ApiServerClient::from_service(tower::service_fn(move |_: Request<Bytes>| {
+            let counter = Arc::clone(&counter);
+            let chunks = futures::stream::repeat_with(move || {
+                counter.fetch_add(CHUNK.len(), Ordering::Relaxed);
+                Ok::<_, std::io::Error>(http_body::Frame::data(CHUNK))
+            });
+            let body = http_body_util::StreamBody::new(chunks);
+            std::future::ready(Response::builder().status(code).body(body))
+        }));
+        let delegates = DelegatingClients { authentication: None, authorization: Some(endless) };
+        let authentication = AuthenticationOptions { skip_lookup: true, ..AuthenticationOptions::default() };
+        let (options, rng) = (AuthorizationOptions::default(), fastrand::Rng::with_seed(1));
+        let access = Access::open(&authentication, &options, delegates, &Registry::new(), rng).await.unwrap();
+        assert_eq!(get(&access, "/metrics", &[], &[]).await.0, 500);
+        let read = read.load(Ordering::Relaxed);
+        assert!(read < 5 * 1024 * 1024, "{code}: {read} bytes were read");
+    }
+}
