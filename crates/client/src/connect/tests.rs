@@ -376,6 +376,36 @@ async fn client_certificate_is_reloaded_from_disk() {
     assert_ne!(peer().await, first, "a new certificate uses a new connection");
 }
 
+/// Waits for a minute of real time: kube reads both files by the clocks of the system.
+///
+/// Proves RUN-4.
+#[tokio::test]
+async fn token_and_ca_files_are_read_again_after_a_minute() {
+    let (server, other) = (Server::start().await, Server::start().await);
+    let files = Files::new();
+    let (url, ca) = (server.url(), base64(&server.ca.pem()));
+    files.write("token", "first");
+    let with_token =
+        kubeconfig(&[("server", &url), ("certificate-authority-data", &ca)], &[("tokenFile", "token")]);
+    let with_token = ClientFactory::new(files.open(&with_token).unwrap(), ClientOptions::default()).root("a");
+    files.write("ca.crt", &other.ca.pem());
+    let with_ca = kubeconfig(&[("server", &url), ("certificate-authority", "ca.crt")], &[]);
+    let with_ca = ClientFactory::new(files.open(&with_ca).unwrap(), ClientOptions::default()).root("b");
+    let call = Call::raw(http::Method::GET, "/version");
+    let token = async || call.send(&with_token).await.unwrap()["authorization"].clone();
+    assert_eq!(token().await, "Bearer first");
+    let refused = call.send(&with_ca).await.unwrap_err();
+    assert!(refused.message.contains("certificate"), "{refused}");
+
+    files.write("token", "second");
+    files.write("ca.crt", &server.ca.pem());
+    assert_eq!(token().await, "Bearer first", "the file is not read for each request");
+    assert!(call.send(&with_ca).await.is_err(), "the file is not read for each connection");
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(token().await, "Bearer second");
+    call.send(&with_ca).await.expect("the rotated CA is trusted");
+}
+
 #[tokio::test]
 async fn server_certificate_of_another_ca_is_refused() {
     let (server, other) = (Server::start().await, Server::start().await);
