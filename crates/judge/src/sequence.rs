@@ -14,6 +14,12 @@ use crate::normalize::is_version;
 pub const NAMESPACE: &str = "{ns}";
 /// Placeholder of a nodePort that no concurrent trial uses; only as a complete string.
 pub const PORT: &str = "{port}";
+/// Placeholder of an IPv6 network that no other trial uses.
+pub const NETWORK: &str = "{net}";
+/// Placeholder of a service address that no concurrent trial uses.
+pub const ADDRESS: &str = "{address}";
+/// The first number of the last octet of such an address, and how many there are. Servers allocate them last.
+const STATIC_ADDRESSES: (u16, u16) = (20, 200);
 /// The first nodePort, and the size of the static range, from which servers allocate last.
 const STATIC_PORTS: (u16, u16) = (30_000, 86);
 
@@ -24,6 +30,10 @@ pub struct TrialContext {
     pub namespace: String,
     /// A nodePort; earlier trials may have used it.
     pub port: u16,
+    /// An IPv6 network without its last groups.
+    network: String,
+    /// An address of the service range; earlier trials may have used it.
+    address: String,
     /// Certificates that begin now.
     pub issuance: Issuance,
 }
@@ -32,15 +42,31 @@ impl TrialContext {
     /// The context of the trial with that number.
     #[must_use]
     pub fn new(namespace: String, trial: u16) -> TrialContext {
-        let (first, count) = STATIC_PORTS;
         // Concurrent trials have close numbers.
-        TrialContext { namespace, port: first + trial % count, issuance: Issuance::now() }
+        let close = |(first, count): (u16, u16)| first + trial % count;
+        let network = network_of(&namespace);
+        let address = format!("10.96.0.{}", close(STATIC_ADDRESSES));
+        TrialContext { namespace, port: close(STATIC_PORTS), network, address, issuance: Issuance::now() }
+    }
+
+    fn with_names(&self, text: &str) -> String {
+        text.replace(NAMESPACE, &self.namespace)
+            .replace(NETWORK, &self.network)
+            .replace(ADDRESS, &self.address)
     }
 
     /// The value of a complete string that is a placeholder.
     fn placeholder(&self, text: &str) -> Option<Value> {
         if text == PORT { Some(Value::from(self.port)) } else { self.issuance.value(text) }
     }
+}
+
+/// The beginning of IPv6 addresses for a namespace: a hash, in groups that cannot be taken for a resourceVersion.
+fn network_of(namespace: &str) -> String {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = namespace.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    let group = |shift: u32| 0xa000 | ((hash >> shift) & 0xfff);
+    format!("fd00:{:x}:{:x}:{:x}", group(0), group(20), group(40))
 }
 
 /// Requests that belong together, in their own namespace.
@@ -203,7 +229,7 @@ impl RequestTemplate {
     /// Resolves everything that depends on the server and the run.
     #[must_use]
     pub fn concrete(&self, place: &TrialContext, answers: &Answers) -> ConcreteRequest {
-        let resolve = |text: &str| resolve_references(text, &place.namespace, answers);
+        let resolve = |text: &str| resolve_references(place.with_names(text), answers);
         let resolve_value =
             |document: &Value| resolve_value(document, &|text| place.placeholder(text), &resolve);
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -249,8 +275,7 @@ fn resolve_value(
     }
 }
 
-fn resolve_references(text: &str, namespace: &str, answers: &Answers) -> String {
-    let mut text = text.replace(NAMESPACE, namespace);
+fn resolve_references(mut text: String, answers: &Answers) -> String {
     while let Some(begin) = text.find("${") {
         let Some(length) = text[begin..].find('}') else { break };
         let reference = &text[begin + 2..begin + length];
@@ -334,10 +359,20 @@ mod tests {
     #[test]
     fn references_are_resolved_for_each_server() {
         let answers = Answers::from([(3, json!({"metadata": {"uid": "u", "resourceVersion": "7000"}}))]);
-        assert_eq!(resolve_references("x-${3/metadata/uid}-{ns}", "n", &answers), "x-u-n");
-        assert_eq!(resolve_references("${3/metadata/resourceVersion}", "n", &answers), "7000");
-        assert_eq!(resolve_references("${4/metadata/uid}", "n", &answers), "0");
+        let resolved = |text: &str, answers: &Answers| resolve_references(text.to_owned(), answers);
+        assert_eq!(resolved("x-${3/metadata/uid}-y", &answers), "x-u-y");
+        assert_eq!(resolved("${3/metadata/resourceVersion}", &answers), "7000");
+        assert_eq!(resolved("${4/metadata/uid}", &answers), "0");
         let tried = Answers::from([(3, json!({"metadata": {"resourceVersion": "1"}}))]);
-        assert_eq!(resolve_references("${3/metadata/resourceVersion}", "n", &tried), "0");
+        assert_eq!(resolved("${3/metadata/resourceVersion}", &tried), "0");
+    }
+
+    #[test]
+    fn names_of_a_trial_are_its_own() {
+        let (one, other) = (TrialContext::new("j-1".to_owned(), 1), TrialContext::new("j-2".to_owned(), 2));
+        assert_ne!(one.with_names("{net}::a"), other.with_names("{net}::a"));
+        let name = one.with_names("{net}::a");
+        assert_eq!(name.parse::<std::net::Ipv6Addr>().unwrap().to_string(), name);
+        assert_eq!(one.with_names("{ns} {address}"), "j-1 10.96.0.21");
     }
 }

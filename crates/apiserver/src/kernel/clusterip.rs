@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Kernel;
-use super::metadata::meta_str;
+use super::metadata::{is_terminating, meta_str};
 use super::nodeports;
+use super::options::DeleteOptions;
 use super::resources::{self, Resource, Strategy};
 use super::status::{ApiResult, FieldError, Status};
 use super::store::SharedObject;
@@ -17,6 +18,9 @@ use super::validation::networking;
 
 /// Random attempts before the whole range is searched.
 const DRAWS_MAX: usize = 16;
+/// The ServiceCIDR of the configured range.
+const DEFAULT_SERVICE_CIDR: &str = "kubernetes";
+const NOT_READY: &str = "allocator not ready";
 
 /// The service CIDR: network address and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +42,11 @@ impl Range {
     /// The first address, which belongs to the `kubernetes` Service.
     pub fn first(self) -> Ipv4Addr {
         Ipv4Addr::from(self.network + 1)
+    }
+
+    /// How many addresses at the beginning are for requests of a certain address.
+    fn static_band(self) -> u32 {
+        if self.size <= 16 { 0 } else { (self.size / 16).clamp(16, 256) }
     }
 
     fn contains(self, address: Ipv4Addr) -> bool {
@@ -228,8 +237,7 @@ impl Kernel {
             return Ok(());
         }
         let old = old.map(|old| &**old);
-        self.allocate_address(resource, old, object, dry_run)
-            .map_err(|errors| Status::invalid("", "Service", meta_str(object, "name"), &errors))?;
+        self.allocate_address(resource, old, object, dry_run)?;
         self.allocate_ports(resource, old, object, dry_run)
     }
 
@@ -239,7 +247,9 @@ impl Kernel {
         old: Option<&Value>,
         object: &mut Value,
         dry_run: bool,
-    ) -> Result<(), Vec<FieldError>> {
+    ) -> ApiResult<()> {
+        let name = meta_str(object, "name").to_owned();
+        let invalid = |errors: &[FieldError]| Status::invalid("", "Service", &name, errors);
         let mut ips = ServiceIps::of(object);
         let external = |service: &Value| service["spec"]["type"] == "ExternalName";
         let before = old.map(|old| {
@@ -272,14 +282,26 @@ impl Kernel {
         let selects = object["spec"]["selector"].as_object().is_some_and(|selector| !selector.is_empty());
         let errors = ips.set_families(selects, before.as_ref(), object);
         if !errors.is_empty() {
-            return Err(errors);
+            return Err(invalid(&errors));
         }
         // An existing Service keeps its address, or stays headless; validation rejects a change later.
         if previous.is_none() && !ips.is_headless() {
             let requested = ips.addresses.first().cloned().unwrap_or_default();
-            let address = self.choose_address(resource, &requested, dry_run).map_err(|error| vec![error])?;
+            let chosen = match requested.as_str() {
+                "" => self.draw_any_address(resource, dry_run),
+                requested => self.check_requested_address(resource, requested, dry_run),
+            };
+            let address = chosen.map_err(|error| match error {
+                IpError::Full => Status::internal(format!(
+                    "failed to allocate a serviceIP for Service {name:?}: range is full"
+                )),
+                IpError::Refused(why) => {
+                    let value = json!([requested]);
+                    invalid(&[FieldError::invalid("spec.clusterIPs", &value, &why)])
+                }
+            })?;
             if !dry_run {
-                check_parent_name(object, &requested, address).map_err(|error| vec![error])?;
+                check_parent_name(object, &requested, address).map_err(|error| invalid(&[error]))?;
             }
             ips.address = address.to_string();
             ips.addresses = vec![address.to_string()];
@@ -288,73 +310,103 @@ impl Kernel {
         Ok(())
     }
 
-    fn choose_address(
-        &mut self,
-        resource: &Resource,
+    /// Checks that a requested address can be allocated.
+    fn check_requested_address(
+        &self,
+        services: &Resource,
         requested: &str,
         dry_run: bool,
-    ) -> Result<Ipv4Addr, FieldError> {
+    ) -> Result<Ipv4Addr, IpError> {
+        let refused = |why: &str| IpError::Refused(format!("failed to allocate IP {requested}: {why}"));
+        let address: Ipv4Addr =
+            requested.parse().map_err(|_| IpError::Refused("must be a valid IP address".to_owned()))?;
         let ranges = self.service_ranges();
-        let used: BTreeSet<Ipv4Addr> = self
-            .store
-            .values(resource, None)
-            .iter()
-            .filter_map(|service| service["spec"]["clusterIP"].as_str()?.parse().ok())
-            .collect();
-        if !requested.is_empty() {
-            let invalid = |why: &str| FieldError::invalid("spec.clusterIPs", &json!([requested]), why);
-            let address: Ipv4Addr = requested.parse().map_err(|_| invalid("must be a valid IP address"))?;
-            if !ranges.iter().any(|range| range.contains(address)) {
-                return Err(invalid("failed to allocate IP: the provided IP is not in the valid range"));
-            }
-            // A dry run allocates nothing, so an allocated address is no conflict.
-            if used.contains(&address) && !dry_run {
-                return Err(invalid(&format!(
-                    "failed to allocate IP {requested}: provided IP is already allocated"
-                )));
-            }
-            return Ok(address);
+        if !ranges.iter().any(|range| range.contains(address)) {
+            return Err(refused(&match ranges.first().filter(|_| dry_run) {
+                Some(range) => format!(
+                    "the provided IP ({address}) is not in the valid range. The range of valid IPs is {range}"
+                ),
+                None if dry_run => NOT_READY.to_owned(),
+                None => "the provided network does not match the current range".to_owned(),
+            }));
         }
-        if dry_run {
-            return Ok(Ipv4Addr::from(self.options.service_range.network));
+        // A dry run allocates nothing, so an allocated address is no conflict.
+        if !dry_run && self.allocated_addresses(services).contains(&address) {
+            return Err(refused("provided IP is already allocated"));
         }
-        ranges.into_iter().find_map(|range| self.draw_address(range, &used)).ok_or_else(|| {
-            FieldError::invalid("spec.clusterIPs", &json!([]), "failed to allocate IP: range is full")
-        })
+        Ok(address)
     }
 
-    /// The ranges that addresses are allocated from: the configured one, and those of the other ServiceCIDRs that are
-    /// ready and not terminating.
+    /// A free address of any range.
+    fn draw_any_address(&mut self, services: &Resource, dry_run: bool) -> Result<Ipv4Addr, IpError> {
+        let ranges = self.service_ranges();
+        if dry_run {
+            let first = ranges.first().map(|range| Ipv4Addr::from(range.network));
+            return first.ok_or_else(|| IpError::Refused(format!("failed to allocate IP: {NOT_READY}")));
+        }
+        let allocated = self.allocated_addresses(services);
+        ranges.into_iter().find_map(|range| self.draw_address(range, &allocated)).ok_or(IpError::Full)
+    }
+
+    /// The addresses that have an IPAddress, whoever created it. A Service without one counts as if it had one: the
+    /// repair controller of kube-apiserver creates it.
+    fn allocated_addresses(&self, services: &Resource) -> BTreeSet<Ipv4Addr> {
+        let records = ip_addresses().map(|resource| self.store.values(resource, None)).unwrap_or_default();
+        let records = records.iter().filter_map(|record| meta_str(record, "name").parse().ok());
+        let services = self.store.values(services, None);
+        let services =
+            services.iter().filter_map(|service| service["spec"]["clusterIP"].as_str()?.parse().ok());
+        records.chain(services).collect()
+    }
+
+    /// The ranges that addresses are allocated from: those of the ServiceCIDRs that are ready and not terminating. The
+    /// configured range counts as ready as long as its ServiceCIDR does not exist, because kube-apiserver creates it.
     fn service_ranges(&self) -> Vec<Range> {
         let objects = resources::by_path("networking.k8s.io", "v1", "servicecidrs");
         let objects = objects.map(|resource| self.store.values(resource, None)).unwrap_or_default();
-        let is_ready = |object: &Value| {
-            let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-            let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
-            object["metadata"]["deletionTimestamp"].is_null()
-                && ready.next().is_some_and(|condition| condition["status"] == "True")
-        };
-        let configured = self.options.service_range;
-        let mut ranges = vec![configured];
+        let is_missing = !objects.iter().any(|object| meta_str(object, "name") == DEFAULT_SERVICE_CIDR);
+        let mut ranges: Vec<Range> = is_missing.then_some(self.options.service_range).into_iter().collect();
         for object in objects.iter().filter(|object| is_ready(object)) {
             let cidrs = object["spec"]["cidrs"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            ranges.extend(cidrs.filter_map(Range::parse).filter(|range| *range != configured));
+            for range in cidrs.filter_map(Range::parse) {
+                if !ranges.contains(&range) {
+                    ranges.push(range);
+                }
+            }
         }
+        // The configured range is used first.
+        ranges.sort_by_key(|range| *range != self.options.service_range);
         ranges
     }
 
-    /// A free address of a range, at random; `None` if it is full.
+    /// A free address of a range, at random; `None` if it is full. The lower band is for requested addresses and is used
+    /// last.
     fn draw_address(&mut self, range: Range, used: &BTreeSet<Ipv4Addr>) -> Option<Ipv4Addr> {
-        let at = |offset: u32| Ipv4Addr::from(range.network + 1 + offset % (range.size - 2));
-        let start = self.random.below(range.size - 2);
-        let drawn =
-            (0..DRAWS_MAX).map(|_| at(self.random.below(range.size - 2))).find(|ip| !used.contains(ip));
-        drawn.or_else(|| {
-            (0..range.size - 2).map(|step| at(start.wrapping_add(step))).find(|ip| !used.contains(ip))
-        })
+        let (usable, band) = (range.size - 2, range.static_band());
+        let upper = self.draw_between(range, band..usable, used);
+        upper.or_else(|| self.draw_between(range, 0..band, used))
     }
 
-    /// Creates the IPAddress object for an allocated address, which the ServiceCIDR controller reads.
+    fn draw_between(
+        &mut self,
+        range: Range,
+        offsets: std::ops::Range<u32>,
+        used: &BTreeSet<Ipv4Addr>,
+    ) -> Option<Ipv4Addr> {
+        let (first, count) = (range.network + 1 + offsets.start, offsets.end - offsets.start);
+        if count == 0 {
+            return None;
+        }
+        let start = self.random.below(count);
+        let drawn = (0..DRAWS_MAX)
+            .map(|_| Ipv4Addr::from(first + self.random.below(count)))
+            .find(|ip| !used.contains(ip));
+        let at = |step: u32| Ipv4Addr::from(first + (start + step) % count);
+        drawn.or_else(|| (0..count).map(at).find(|ip| !used.contains(ip)))
+    }
+
+    /// Creates the IPAddress object for an allocated address, which the ServiceCIDR controller reads. A Service that
+    /// becomes an ExternalName Service releases its address.
     pub(crate) fn claim_address(
         &mut self,
         resource: &Resource,
@@ -365,7 +417,11 @@ impl Kernel {
         let address = service["spec"]["clusterIP"].as_str().and_then(|text| text.parse::<Ipv4Addr>().ok());
         let unchanged =
             old.is_some_and(|old| old["spec"].get("clusterIP") == service["spec"].get("clusterIP"));
-        let Some(address) = address.filter(|_| resource.strategy == Strategy::Service && !unchanged) else {
+        if resource.strategy != Strategy::Service || unchanged {
+            return;
+        }
+        let Some(address) = address else {
+            old.into_iter().for_each(|old| self.release_address(old, now));
             return;
         };
         let record = json!({
@@ -386,17 +442,42 @@ impl Kernel {
     }
 
     /// Releases the address of a deleted Service and deletes its Endpoints.
-    pub(crate) fn release(&mut self, service: &Value) {
-        let (namespace, name) = (meta_str(service, "namespace"), meta_str(service, "name"));
-        if let Some(address) = service["spec"]["clusterIP"].as_str()
-            && let Some(addresses) = resources::by_path("networking.k8s.io", "v1", "ipaddresses")
-        {
-            self.remove_object(addresses, "", address);
-        }
+    pub(crate) fn release(&mut self, service: &Value, now: Timestamp) {
+        self.release_address(service, now);
         if let Some(endpoints) = resources::by_path("", "v1", "endpoints") {
-            self.remove_object(endpoints, namespace, name);
+            self.remove_object(endpoints, meta_str(service, "namespace"), meta_str(service, "name"));
         }
     }
+
+    /// Deletes the IPAddress of a Service.
+    fn release_address(&mut self, service: &Value, now: Timestamp) {
+        if let Some(address) = service["spec"]["clusterIP"].as_str()
+            && let Some(addresses) = ip_addresses()
+        {
+            // As kube-apiserver, which ignores that it is already deleted.
+            let _ = self.delete_one(addresses, "", address, &DeleteOptions::default(), now);
+        }
+    }
+}
+
+/// Why no address was allocated.
+enum IpError {
+    /// All ranges are full.
+    Full,
+    /// The error of `spec.clusterIPs`.
+    Refused(String),
+}
+
+fn ip_addresses() -> Option<&'static Resource> {
+    resources::by_path("networking.k8s.io", "v1", "ipaddresses")
+}
+
+/// Whether addresses are allocated from a ServiceCIDR. Without a Ready condition it counts as ready, so that clusters
+/// without a controller manager can allocate.
+fn is_ready(service_cidr: &Value) -> bool {
+    let mut conditions = service_cidr["status"]["conditions"].as_array().into_iter().flatten();
+    let ready = conditions.find(|condition| condition["type"] == "Ready");
+    !is_terminating(service_cidr) && ready.is_none_or(|condition| condition["status"] == "True")
 }
 
 /// kube-apiserver creates the IPAddress before it validates the Service's name, so a missing name fails here.
@@ -458,6 +539,8 @@ mod tests {
         assert!(!range.contains("10.96.255.255".parse().unwrap()));
         assert!(!range.contains("10.96.0.0".parse().unwrap()));
         assert!(!range.contains("10.95.0.1".parse().unwrap()));
+        let band = |text: &str| Range::parse(text).unwrap().static_band();
+        assert_eq!(["10.0.0.0/28", "10.0.0.0/27", "10.0.0.0/22", "10.0.0.0/8"].map(band), [0, 16, 64, 256]);
         for wrong in ["", "10.0.0.0", "10.0.0.0/31", "10.0.0.0/2", "fd00::/108", "x/16"] {
             assert_eq!(Range::parse(wrong), None, "{wrong}");
         }

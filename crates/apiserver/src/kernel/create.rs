@@ -12,7 +12,7 @@ use super::metadata::{self, is_terminating, meta, meta_str, set_meta};
 use super::options::WriteOptions;
 use super::quota::Charge;
 use super::request::{Call, Target};
-use super::resources::{self, Resource, Strategy};
+use super::resources::{self, NameRule, Resource, Strategy};
 use super::signers::SignerWrite;
 use super::status::{ApiResult, Status, StatusReason};
 use super::store::SharedObject;
@@ -159,6 +159,10 @@ impl Kernel {
             }
             return Ok(());
         }
+        if resource.names == NameRule::IpAddress {
+            set_meta(object, "name", Some(json!(prefix)));
+            return Ok(());
+        }
         for _ in 0..NAME_DRAWS_MAX {
             let name = self.random.name(&prefix);
             if self.store.stored(resource, namespace, &name).is_none() {
@@ -245,7 +249,13 @@ pub(crate) fn validate(target: &Target, old: Option<&Value>, new: &Value) -> Api
     let last = late && !errors.is_empty() && old.is_none();
     match old.filter(|_| !last) {
         None if last => {}
-        Some(old) => metadata::validate_update(resource, old, new, &mut errors),
+        Some(old) => {
+            metadata::validate_update(resource, old, new, &mut errors);
+            if resource.names == NameRule::IpAddress && subresource.is_none() {
+                // Updates of this kind are also validated like new objects.
+                metadata::validate(resource, new, &mut errors);
+            }
+        }
         None => metadata::validate(resource, new, &mut errors),
     }
     if resource.strategy == Strategy::Event && !view {

@@ -201,6 +201,7 @@ pub(crate) fn name_errors(rule: NameRule, name: &str, prefix: bool) -> naming::N
         NameRule::Label => naming::label(text),
         NameRule::PathSegment if prefix => naming::path_segment_prefix(name),
         NameRule::PathSegment => naming::path_segment(name),
+        NameRule::IpAddress => naming::canonical_ip(name),
     }
 }
 

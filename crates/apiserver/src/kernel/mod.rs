@@ -469,7 +469,7 @@ impl Kernel {
         match event.resource.strategy {
             Strategy::CustomResourceDefinition => return self.crd_changed(event, now),
             Strategy::Custom if deleted => self.custom_object_removed(event.resource, now),
-            Strategy::Service if deleted => self.release(event.object()),
+            Strategy::Service if deleted => self.release(event.object(), now),
             Strategy::Event => self.set_event_deadline(&event.key, deleted, now),
             _ => {}
         }

@@ -2,7 +2,7 @@
 //!
 //! The messages equal kube-apiserver's: people search for them, and programs quote them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
@@ -203,6 +203,87 @@ pub(crate) fn cidr(text: &str) -> NameErrors {
     vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()]
 }
 
+/// An IP address in canonical form.
+pub(crate) fn canonical_ip(text: &str) -> NameErrors {
+    let Some(address) = lenient_ip(text) else { return ip(text) };
+    if text.parse::<IpAddr>().is_err() {
+        return vec!["must not have leading 0s".to_owned()];
+    }
+    if is_mapped(address) {
+        return vec!["must not be an IPv4-mapped IPv6 address".to_owned()];
+    }
+    canonical(text, &address.to_string())
+}
+
+/// A CIDR in canonical form.
+pub(crate) fn canonical_cidr(text: &str) -> NameErrors {
+    let Some((address, bits)) = lenient_cidr(text) else {
+        return vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()];
+    };
+    let (network, length) = text.split_once('/').unwrap_or_default();
+    if network.parse::<IpAddr>().is_err() || length != bits.to_string() {
+        return vec!["must not have leading 0s in IP or prefix length".to_owned()];
+    }
+    if is_mapped(address) {
+        return vec!["must not have an IPv4-mapped IPv6 address".to_owned()];
+    }
+    if network_address(address, bits) != address {
+        return vec!["must not have bits set beyond the prefix length".to_owned()];
+    }
+    canonical(text, &format!("{address}/{bits}"))
+}
+
+/// Whether the CIDR is one of IPv4 or of IPv6; `None` if it is invalid.
+pub(crate) fn cidr_is_ipv4(text: &str) -> Option<bool> {
+    lenient_cidr(text).map(|(address, _)| address.is_ipv4())
+}
+
+fn canonical(text: &str, canonical: &str) -> NameErrors {
+    match text == canonical {
+        true => NameErrors::new(),
+        false => vec![format!("must be in canonical form ({canonical:?})")],
+    }
+}
+
+/// An address with or without leading zeros.
+fn lenient_ip(text: &str) -> Option<IpAddr> {
+    let octet = |part: &str| {
+        let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        part.parse::<u8>().ok().filter(|_| is_number)
+    };
+    let octets: Option<Vec<u8>> = text.split('.').map(octet).collect();
+    match octets.and_then(|octets| <[u8; 4]>::try_from(octets).ok()) {
+        Some(octets) => Some(IpAddr::V4(Ipv4Addr::from(octets))),
+        None => text.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+    }
+}
+
+/// The address and the prefix length of a CIDR, with or without leading zeros.
+fn lenient_cidr(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, bits) = text.split_once('/')?;
+    let address = lenient_ip(address)?;
+    let bits: u8 = bits.parse().ok().filter(|_| bits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    (bits <= if address.is_ipv4() { 32 } else { 128 }).then_some((address, bits))
+}
+
+fn is_mapped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
+}
+
+/// The address without the bits beyond the prefix length.
+fn network_address(address: IpAddr, bits: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+            IpAddr::V4(Ipv4Addr::from(u32::from(address) & mask))
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from(u128::from(address) & mask))
+        }
+    }
+}
+
 fn is_label(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
@@ -242,5 +323,27 @@ mod tests {
         assert_eq!(config_key("..a"), ["must not start with '..'"]);
         assert_eq!(path_segment("a/b%"), ["may not contain '/'", "may not contain '%'"]);
         assert_eq!(port_name("Bad--name-that-is-long").len(), 3);
+    }
+
+    #[test]
+    fn addresses_and_ranges_must_be_canonical() {
+        for valid in ["10.0.0.1", "fd00::1", "::", "0.0.0.0"] {
+            assert!(canonical_ip(valid).is_empty(), "{valid}");
+        }
+        assert!(canonical_ip("x")[0].starts_with("must be a valid IP address"));
+        assert!(canonical_ip("1.2.3.256")[0].starts_with("must be a valid IP address"));
+        assert_eq!(canonical_ip("010.0.0.1"), ["must not have leading 0s"]);
+        assert_eq!(canonical_ip("::ffff:1.2.3.4"), ["must not be an IPv4-mapped IPv6 address"]);
+        assert_eq!(canonical_ip("FD00:0::1"), ["must be in canonical form (\"fd00::1\")"]);
+        for valid in ["10.0.0.0/8", "0.0.0.0/0", "fd00::/64", "::/0", "fd00::1/128"] {
+            assert!(canonical_cidr(valid).is_empty(), "{valid}");
+        }
+        for invalid in ["10.0.0.0", "10.0.0.0/33", "fd00::/129", "10.0.0.0/+8", "x/8"] {
+            assert!(canonical_cidr(invalid)[0].starts_with("must be a valid CIDR value"), "{invalid}");
+        }
+        assert_eq!(canonical_cidr("10.0.0.0/08"), ["must not have leading 0s in IP or prefix length"]);
+        assert_eq!(canonical_cidr("::ffff:10.0.0.0/104"), ["must not have an IPv4-mapped IPv6 address"]);
+        assert_eq!(canonical_cidr("10.0.0.1/8"), ["must not have bits set beyond the prefix length"]);
+        assert_eq!(canonical_cidr("FD00::/64"), ["must be in canonical form (\"fd00::/64\")"]);
     }
 }

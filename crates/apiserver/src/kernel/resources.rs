@@ -40,6 +40,8 @@ pub enum NameRule {
     Label,
     /// A path segment.
     PathSegment,
+    /// An IP address in canonical form; nothing is appended to a `generateName`.
+    IpAddress,
 }
 
 /// Selects the kind-specific code in the modules `prepare`, `defaults` and `validation`.

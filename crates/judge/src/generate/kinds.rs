@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::sequence::{Edit, NAMESPACE};
+use crate::sequence::{Edit, NAMESPACE, NETWORK};
 
 /// One kind of `data/kinds.json`.
 #[derive(Debug, Deserialize)]
@@ -140,6 +140,8 @@ impl Kind {
     pub(super) fn object_name(&self, letter: &str) -> String {
         match &self.name {
             Some(name) => name.clone(),
+            // The letters are hexadecimal digits.
+            None if self.kind == "IPAddress" => format!("{NETWORK}::{letter}"),
             None if self.cluster_scoped => format!("{NAMESPACE}-{letter}"),
             None => letter.to_owned(),
         }

@@ -505,8 +505,11 @@ pub(super) fn ingress_ports(ingress: &Value, _: Timestamp) -> Value {
 }
 
 pub(super) fn parent(object: &Value, _: Timestamp) -> Value {
-    let parts =
+    let [group, resource, namespace, name] =
         ["group", "resource", "namespace", "name"].map(|f| word(object, &format!("/spec/parentRef/{f}")));
+    let qualified = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
+    let qualified = qualified.to_lowercase();
+    let parts = [qualified.as_str(), namespace, name];
     json!(parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/"))
 }
 

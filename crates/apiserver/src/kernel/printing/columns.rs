@@ -380,7 +380,7 @@ static KINDS: &[(&str, &[Column])] = &[
             AGE,
         ],
     ),
-    ("IPAddress", &[NAME, text("ParentRef", Source::Call(cells::parent))]),
+    ("IPAddress", &[NAME, text("ParentRef", Source::Call(cells::parent)), AGE]),
     ("NetworkPolicy", &[NAME, text("Pod-Selector", Source::Call(cells::pod_selector)), AGE]),
     ("ServiceCIDR", &[NAME, text("CIDRs", Source::Call(cells::ranges)), AGE]),
     (

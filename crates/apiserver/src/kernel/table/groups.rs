@@ -168,7 +168,7 @@ pub(super) static KINDS: &[Resource] = &[
     },
     Resource {
         short_names: &["ip"],
-        names: NameRule::PathSegment,
+        names: NameRule::IpAddress,
         ..Resource::built_in("networking.k8s.io", "IPAddress")
     },
     Resource {

@@ -32,6 +32,101 @@ fn services_get_unique_cluster_ips() {
     assert_eq!(server.post(SERVICES, &service("three", &json!({"clusterIP": address}))).0, 201);
 }
 
+const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
+const RANGES: &str = "/apis/networking.k8s.io/v1/servicecidrs";
+
+fn record(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"parentRef": {"resource": "gateways", "name": "mine"}}})
+}
+
+fn message(answer: &(u16, Value)) -> &str {
+    answer.1["message"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn ip_address_of_a_user_blocks_the_address() {
+    let mut server = TestServer::new();
+    server.created(ADDRESSES, &record("10.96.0.50"));
+    let blocked = server.post(SERVICES, &service("a", &json!({"clusterIP": "10.96.0.50"})));
+    assert!(message(&blocked).contains("failed to allocate IP 10.96.0.50: provided IP is already allocated"));
+    assert_eq!(server.get(&format!("{ADDRESSES}/10.96.0.50")).1["spec"]["parentRef"]["name"], "mine");
+    server.delete(&format!("{ADDRESSES}/10.96.0.50"), &Value::Null);
+    assert_eq!(server.post(SERVICES, &service("a", &json!({"clusterIP": "10.96.0.50"}))).0, 201);
+    let outside = server.post(SERVICES, &service("b", &json!({"clusterIP": "10.95.0.1"})));
+    assert!(message(&outside).contains("the provided network does not match the current range"));
+}
+
+#[test]
+fn service_that_becomes_external_releases_its_address() {
+    let mut server = TestServer::new();
+    let mut object = server.created(SERVICES, &service("a", &json!({"clusterIP": "10.96.0.60"})));
+    object["spec"]["type"] = json!("ExternalName");
+    object["spec"]["externalName"] = json!("example.com");
+    assert_eq!(server.put(&format!("{SERVICES}/a"), &object).0, 200);
+    assert_eq!(server.get(&format!("{ADDRESSES}/10.96.0.60")).0, 404);
+}
+
+#[test]
+fn addresses_come_from_ready_service_cidrs_only() {
+    let mut server = TestServer::new();
+    let range = json!({"metadata": {"name": "kubernetes", "finalizers": ["example.com/f"]}, "spec": {"cidrs": ["10.96.0.0/16"]}});
+    server.created(RANGES, &range);
+    server.created(SERVICES, &service("first", &json!({})));
+    let condition = |status: &str| {
+        json!({"status": {"conditions": [{"type": "Ready", "status": status, "reason": "R",
+        "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"}]}})
+    };
+    let status = format!("{RANGES}/kubernetes/status");
+    assert_eq!(server.patch(&status, "merge-patch+json", &condition("False")).0, 200);
+    let full = server.post(SERVICES, &service("a", &json!({})));
+    assert_eq!(
+        (full.0, message(&full)),
+        (500, "Internal error occurred: failed to allocate a serviceIP for Service \"a\": range is full")
+    );
+    assert_eq!(server.patch(&status, "merge-patch+json", &condition("True")).0, 200);
+    server.created(SERVICES, &service("a", &json!({})));
+    server.delete(&format!("{RANGES}/kubernetes"), &Value::Null);
+    assert_eq!(server.post(SERVICES, &service("b", &json!({}))).0, 500);
+    server.created(RANGES, &json!({"metadata": {"name": "more"}, "spec": {"cidrs": ["10.97.0.0/30"]}}));
+    let address = |service: &Value| service["spec"]["clusterIP"].as_str().unwrap().to_owned();
+    let given = ["b", "c"].map(|name| address(&server.created(SERVICES, &service(name, &json!({})))));
+    assert!(given.contains(&"10.97.0.1".to_owned()) && given.contains(&"10.97.0.2".to_owned()), "{given:?}");
+    assert_eq!(server.post(SERVICES, &service("d", &json!({}))).0, 500);
+}
+
+#[test]
+fn service_cidrs_and_ip_addresses_are_validated() {
+    let mut server = TestServer::new();
+    let range = |cidrs: Value| json!({"metadata": {"name": "r"}, "spec": {"cidrs": cidrs}});
+    for (cidrs, why) in [
+        (json!([]), "spec.cidrs: Required value: at least one CIDR required"),
+        (
+            json!(["10.0.0.1/8"]),
+            "spec.cidrs[0]: Invalid value: \"10.0.0.1/8\": must not have bits set beyond the prefix length",
+        ),
+        (json!(["10.0.0.0/8", "11.0.0.0/8"]), "may specify no more than one IP for each IP family"),
+        (json!(["10.0.0.0/8", "fd00::/64", "fd01::/64"]), "may only hold up to 2 values"),
+    ] {
+        let answer = server.post(RANGES, &range(cidrs));
+        assert!(answer.0 == 422 && message(&answer).contains(why), "{answer:?}");
+    }
+    server.created(RANGES, &range(json!(["10.97.0.0/24"])));
+    let path = format!("{RANGES}/r");
+    assert_eq!(server.put(&path, &range(json!(["10.98.0.0/24"]))).0, 422);
+    assert_eq!(server.put(&path, &range(json!(["10.97.0.0/24", "fd00::/64"]))).0, 200);
+    assert_eq!(server.put(&path, &range(json!(["10.97.0.0/24"]))).0, 422);
+    for name in ["x", "10.96.00.1", "FD00::1", "::ffff:1.2.3.4"] {
+        assert_eq!(server.post(ADDRESSES, &record(name)).0, 422, "{name}");
+    }
+    let lost = server.post(ADDRESSES, &json!({"metadata": {"name": "fd00::1"}, "spec": {}}));
+    assert!(message(&lost).contains("spec.parentRef: Required value"));
+    server.created(ADDRESSES, &record("fd00::1"));
+    let mut moved = record("fd00::1");
+    moved["spec"]["parentRef"]["name"] = json!("yours");
+    let moved = server.put(&format!("{ADDRESSES}/fd00::1"), &moved);
+    assert!(message(&moved).contains("field is immutable"), "{moved:?}");
+}
+
 #[test]
 fn headless_and_external_name_services_get_no_cluster_ip() {
     let mut server = TestServer::new();

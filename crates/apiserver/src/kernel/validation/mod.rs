@@ -13,6 +13,7 @@ mod migrations;
 pub(crate) mod networking;
 mod pods;
 mod rules;
+mod service_ranges;
 mod status;
 mod storage;
 mod workloads;
@@ -141,6 +142,8 @@ fn plain(kind: &str, old: Option<&Value>, new: &Value, errors: &mut Errors) {
         "ClusterTrustBundle" => certificates::trust_bundle(old, new, errors),
         "PodCertificateRequest" => certificates::pod_request(old, new, errors),
         "IngressClass" => networking::ingress_class(new, errors),
+        "ServiceCIDR" => service_ranges::service_cidr(old, new, errors),
+        "IPAddress" => service_ranges::ip_address(old, new, errors),
         "CSINode" => storage::node_drivers(old, new, errors),
         "ValidatingAdmissionPolicyBinding" => extensions::policy_binding(new, errors),
         "ResourceSlice" => extensions::resource_slice(new, errors),

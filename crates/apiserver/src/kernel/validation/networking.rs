@@ -47,6 +47,10 @@ pub(super) fn service(old: Option<&Value>, new: &Value, errors: &mut Errors) {
         external_address(&format!("spec.externalIPs[{at}]"), address.as_str().unwrap_or_default(), errors);
     }
     balancer_fields(kind, new, errors);
+    if kind != "LoadBalancer" && is_set(new, "/spec/allocateLoadBalancerNodePorts") {
+        let why = "may only be used when `type` is 'LoadBalancer'";
+        errors.push(FieldError::forbidden("spec.allocateLoadBalancerNodePorts", why));
+    }
     if kind != "ExternalName" {
         errors.extend(families(new));
     }
