@@ -441,6 +441,20 @@ pub enum VolumeChange {
     SetVolumePhase(bool),
     /// Deletes it.
     DeleteVolume,
+    /// Creates a volume that is a directory of the manager's host, which the binder itself deletes or recycles.
+    CreateHostPath(ReclaimPolicy),
+    /// Changes the reclaim policy of that volume.
+    SetReclaimPolicy(ReclaimPolicy),
+}
+
+/// The reclaim policy of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the policies of the API under their own names")]
+pub enum ReclaimPolicy {
+    Retain,
+    Delete,
+    Recycle,
 }
 
 /// How the leader election lease is tampered with.

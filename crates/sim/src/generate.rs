@@ -6,7 +6,7 @@ use crate::actions::{
     SliceTampering, TimedAction, TokenTampering, UserAction, VolumeChange,
 };
 use crate::bodies::TEMPLATE_WITH_REQUESTS;
-use crate::generate_storage::storage_actions;
+use crate::generate_storage::{host_path_actions, storage_actions};
 
 /// One storm of this many has a CSI driver.
 const STORAGE_EVERY: u64 = 4;
@@ -98,6 +98,9 @@ fn actions_about_some_kinds(schedule: &Schedule, with_faults: bool, at: u64) -> 
     }
     if seed % VOLUMES_EVERY == 2 {
         actions.extend(volume_actions(seed, at));
+    }
+    if seed % VOLUMES_EVERY == 2 || schedule.storage {
+        actions.extend(host_path_actions(seed, at));
     }
     if seed % BUDGETS_EVERY == 2 {
         actions.extend(budget_actions(seed, at));

@@ -1,8 +1,8 @@
 //! Generates actions about volumes that a CSI driver provisions and attaches, and the faults of that driver.
 
 use crate::actions::{
-    Action, Attaching, DriverFault, DriverOperation, Fault, FaultEffect, Party, RequestClass, StorageChange,
-    StorageKind, TimedAction, UserAction,
+    Action, Attaching, DriverFault, DriverOperation, Fault, FaultEffect, Party, ReclaimPolicy, RequestClass,
+    StorageChange, StorageKind, TimedAction, UserAction, VolumeChange,
 };
 use crate::generate::{FIRST_AT, NAMES, NAMESPACES};
 
@@ -25,6 +25,39 @@ pub(crate) fn storage_actions(seed: u64, nodes: usize, with_faults: bool, until_
         TimedAction { at_ms, action }
     };
     times.into_iter().enumerate().map(action).collect()
+}
+
+/// Actions about volumes that the binder itself reclaims, until this time, with random numbers of their own.
+pub(crate) fn host_path_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x686f_7374);
+    let until_ms = until_ms.max(FIRST_AT + DURATION_MIN_MS);
+    let mut times: Vec<u64> = (0..rng.usize(8..20)).map(|_| rng.u64(FIRST_AT..until_ms)).collect();
+    times.sort_unstable();
+    let mut actions = Vec::new();
+    for (index, at_ms) in times.into_iter().enumerate() {
+        let (namespace, name) = (NAMESPACES[usize::from(rng.u8(..5) == 0)], NAMES[rng.usize(..2)]);
+        let policies = [ReclaimPolicy::Retain, ReclaimPolicy::Delete, ReclaimPolicy::Recycle];
+        let policy = policies[rng.usize(..policies.len())];
+        let mut push = |at_ms, change| {
+            let action = UserAction::ChangeVolumes(namespace.to_owned(), name.to_owned(), change);
+            actions.push(TimedAction { at_ms, action: Action::User(action) });
+        };
+        match rng.u8(..100) {
+            // The first actions create something to work on.
+            _ if index == 0 => push(at_ms, VolumeChange::CreateHostPath(policy)),
+            _ if index == 1 => push(at_ms, VolumeChange::CreateClaim),
+            ..25 => push(at_ms, VolumeChange::CreateHostPath(policy)),
+            25..50 => push(at_ms, VolumeChange::CreateClaim),
+            50..70 => push(at_ms, VolumeChange::DeleteClaim),
+            70..85 => push(at_ms, VolumeChange::SetReclaimPolicy(policy)),
+            // The user keeps the data at the last moment.
+            _ => {
+                push(at_ms, VolumeChange::SetReclaimPolicy(ReclaimPolicy::Retain));
+                push(at_ms + rng.u64(..2_000), VolumeChange::DeleteClaim);
+            }
+        }
+    }
+    actions
 }
 
 struct StorageGenerator {

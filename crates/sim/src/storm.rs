@@ -11,6 +11,7 @@ use keleustes_apiserver::{ApiServer, MetricsSource, User, clock};
 use keleustes_controllers::certificatesigningrequest_signing::{
     BuiltInSigner, CertificateSigningRequestSigningOptions,
 };
+use keleustes_controllers::persistentvolume_binder::HostFiles;
 use keleustes_controllers::{ControllersOptions, all_controllers, certificates};
 use keleustes_hollow::{Hollow, HollowHandle, StorageDriver, StorageDriverHandle};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -109,9 +110,28 @@ pub fn controller_options() -> ControllersOptions {
         ..ControllersOptions::default()
     };
     options.garbage_collector.hash_key = 7;
+    options.persistentvolume_binder.host_files = Some(Arc::new(NoHostFiles));
     options.root_ca_certificate_publisher.ca = "the CA".into();
     options.kube_apiserver_serving_clustertrustbundle_publisher = checks::trust_bundles::publisher_options();
     options
+}
+
+/// A host without files: what a storm checks is which volumes the binder deletes.
+struct NoHostFiles;
+
+impl HostFiles for NoHostFiles {
+    fn create_directory(&self, _path: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn remove_all(&self, _path: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn new_uuid(&self) -> String {
+        // Nothing is provisioned on the host in a storm.
+        "00000000-0000-4000-8000-000000000000".to_owned()
+    }
 }
 
 fn certificate_signing() -> CertificateSigningRequestSigningOptions {

@@ -4,7 +4,7 @@ use keleustes_client::{Call, PatchType};
 use keleustes_objects::{Key, Kind as _, PersistentVolume, PersistentVolumeClaim, Pod, Resource};
 use serde_json::{Value, json};
 
-use crate::actions::VolumeChange;
+use crate::actions::{ReclaimPolicy, VolumeChange};
 use crate::user::SimulatedUser;
 
 const CLAIMS: Resource = PersistentVolumeClaim::RESOURCE;
@@ -32,6 +32,21 @@ fn volume_body(name: &str) -> Value {
         "persistentVolumeReclaimPolicy": "Retain", "csi": {"driver": "csi.example.com", "volumeHandle": name}}})
 }
 
+fn policy_name(policy: ReclaimPolicy) -> &'static str {
+    match policy {
+        ReclaimPolicy::Retain => "Retain",
+        ReclaimPolicy::Delete => "Delete",
+        ReclaimPolicy::Recycle => "Recycle",
+    }
+}
+
+/// The binder deletes only directories below /tmp.
+fn host_path_body(name: &str, policy: ReclaimPolicy) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "",
+        "persistentVolumeReclaimPolicy": policy_name(policy), "hostPath": {"path": format!("/tmp/{name}")}}})
+}
+
 impl SimulatedUser {
     pub(crate) async fn change_volumes(&self, namespace: &str, name: &str, change: VolumeChange) {
         let key = Key::namespaced(namespace, name);
@@ -39,6 +54,7 @@ impl SimulatedUser {
         let pod_key = Key::namespaced(namespace, pod.as_str());
         let volume = format!("{namespace}-{name}");
         let volume_key = Key::cluster(volume.as_str());
+        let host_path = format!("{volume}-host");
         match change {
             VolumeChange::CreateClaim => drop(self.create(&CLAIMS, namespace, &claim_body(name)).await),
             VolumeChange::BindClaim => {
@@ -63,6 +79,13 @@ impl SimulatedUser {
                 self.merge_status(&VOLUMES, &volume_key, json!({"status": {"phase": phase}})).await;
             }
             VolumeChange::DeleteVolume => self.delete(&VOLUMES, &volume_key).await,
+            VolumeChange::CreateHostPath(policy) => {
+                self.create(&VOLUMES, "", &host_path_body(&host_path, policy)).await;
+            }
+            VolumeChange::SetReclaimPolicy(policy) => {
+                let change = json!({"spec": {"persistentVolumeReclaimPolicy": policy_name(policy)}});
+                self.merge(&VOLUMES, &Key::cluster(host_path.as_str()), change).await;
+            }
         }
     }
 

@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
-use keleustes_controllers::all_controllers;
+use keleustes_controllers::{all_controllers, persistentvolume_binder};
 use keleustes_objects::{
     DeviceTaintRule, Key, Kind, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageVersionMigration,
     VolumeAttachment,
 };
 use keleustes_plan::{Controller, Grant, Loop, PatchKind, Plan, View, Write};
 use keleustes_sim::actions::{
-    Action, DeviceChange, Schedule, StorageChange, StorageKind, TimedAction, UserAction, VolumeChange,
+    Action, DeviceChange, ReclaimPolicy, Schedule, StorageChange, StorageKind, TimedAction, UserAction,
+    VolumeChange,
 };
 use keleustes_sim::storm::{Report, StormOptions, controller_options, play};
 use serde_json::{Value, json};
@@ -144,6 +145,59 @@ fn reclaimer() -> Controller {
 fn deleted_volume_that_is_to_be_retained_is_caught() {
     let actions = volumes(&[(2_000, VolumeChange::CreateVolume)]);
     expect_violation(&play_with(&actions, reclaimer), "which is to be retained");
+}
+
+/// A volume on the manager's host whose claim is deleted.
+fn released_host_path(policy: ReclaimPolicy) -> Vec<(u64, UserAction)> {
+    volumes(&[
+        (2_000, VolumeChange::CreateHostPath(policy)),
+        (4_000, VolumeChange::CreateClaim),
+        (20_000, VolumeChange::DeleteClaim),
+    ])
+}
+
+/// Deletes every released volume, whatever its reclaim policy.
+fn reclaimer_of_released() -> Controller {
+    let decide = |_: &View<'_>, volume: &Arc<PersistentVolume>| {
+        if volume.phase != "Released" || volume.meta.deletion_timestamp.is_some() {
+            return Plan::none();
+        }
+        Plan::of(Write::delete(&**volume).because("broken on purpose"))
+    };
+    controller_of("reclaimer", "persistent-volume-binder", |a_loop| a_loop, decide)
+}
+
+/// The shipped binder, whose recycler pods fail.
+fn binder_without_recycler() -> Controller {
+    let mut options = controller_options().persistentvolume_binder;
+    let containers = json!([{"name": "recycler", "image": "any:0"}]);
+    options.recycler.host_path.template = Some(json!({
+        "metadata": {"namespace": "default", "annotations": {"hollow.keleustes.io/exit-code": "1"}},
+        "spec": {"restartPolicy": "Never", "volumes": [{"name": "vol"}], "containers": containers},
+    }));
+    persistentvolume_binder::controller(&options)
+}
+
+/// The shipped binder, which cannot remove the directories of released volumes.
+fn binder_without_files() -> Controller {
+    let mut options = controller_options().persistentvolume_binder;
+    options.host_files = None;
+    persistentvolume_binder::controller(&options)
+}
+
+#[test]
+fn released_host_path_that_is_deleted_although_retained_or_not_reclaimed_is_caught() {
+    for policy in [ReclaimPolicy::Retain, ReclaimPolicy::Delete, ReclaimPolicy::Recycle] {
+        expect_no_violation(&released_host_path(policy));
+    }
+    for policy in [ReclaimPolicy::Retain, ReclaimPolicy::Recycle] {
+        let report = play_with(&released_host_path(policy), reclaimer_of_released);
+        expect_violation(&report, "PersistentVolume /default-oar-host, which is to be retained");
+    }
+    let report = play_with(&released_host_path(ReclaimPolicy::Delete), binder_without_files);
+    expect_violation(&report, "PersistentVolume /default-oar-host is released and not deleted");
+    let report = play_with(&released_host_path(ReclaimPolicy::Recycle), binder_without_recycler);
+    expect_violation(&report, "PersistentVolume /default-oar-host is released and not recycled");
 }
 
 /// Removes the finalizers of every deleted claim at once.

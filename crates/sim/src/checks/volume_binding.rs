@@ -1,6 +1,6 @@
 //! A claim that the manager binds and its volume point at each other, the manager separates no such pair, and it deletes no
 //! volume that is to be retained. In the end every bound claim has its volume and every bound volume its claim, no claim
-//! waits for a volume that is free or that its driver provisions, and released volumes are reclaimed.
+//! waits for a volume that is free or that its driver provisions, and released volumes are deleted or recycled.
 
 use http::Method;
 use keleustes_apiserver::ApiServer;
@@ -89,11 +89,35 @@ fn unfinished(claim: &Value, server: &ApiServer) -> Option<&'static str> {
     is_small.then_some("has not the size that it asks for")
 }
 
-/// Whether the CSI driver should have deleted a volume.
-fn is_to_be_reclaimed(volume: &Value) -> bool {
-    phase(volume) == "Released"
-        && text(volume, "/spec/csi/driver") == DRIVER
-        && text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
+fn reclaim_policy(volume: &Value) -> &str {
+    text(volume, "/spec/persistentVolumeReclaimPolicy")
+}
+
+/// Why the CSI driver, or the binder itself, should have reclaimed a volume.
+fn not_reclaimed(volume: &Value, server: &ApiServer) -> Option<&'static str> {
+    let is_on_host = volume.pointer("/spec/hostPath").is_some();
+    match (phase(volume), reclaim_policy(volume)) {
+        ("Released", "Delete") if text(volume, "/spec/csi/driver") == DRIVER => {
+            Some("is released and not deleted")
+        }
+        ("Released" | "Failed", "Delete") if is_on_host => Some("is released and not deleted"),
+        ("Released" | "Failed", "Recycle") if is_on_host && !is_used_by_pod(volume, server) => {
+            Some("is released and not recycled")
+        }
+        _ => None,
+    }
+}
+
+/// Whether a pod that has not ended names the claim of a volume: such a volume is not recycled.
+fn is_used_by_pod(volume: &Value, server: &ApiServer) -> bool {
+    let (namespace, name) = (text(volume, "/spec/claimRef/namespace"), text(volume, "/spec/claimRef/name"));
+    server.objects("pods").iter().any(|pod| {
+        let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
+        let names_claim = |volume: &Value| text(volume, "/persistentVolumeClaim/claimName") == name;
+        text(pod, "/metadata/namespace") == namespace
+            && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+            && volumes.into_iter().flatten().any(names_claim)
+    })
 }
 
 impl Checker for VolumeBinding {
@@ -113,7 +137,7 @@ impl Checker for VolumeBinding {
         let is_deletion = write.request.method == Method::DELETE
             && write.request.resource == "persistentvolumes"
             && !is_terminating(before);
-        if is_deletion && text(before, "/spec/persistentVolumeReclaimPolicy") != "Delete" {
+        if is_deletion && reclaim_policy(before) != "Delete" {
             return Err(format!("the manager deleted {}, which is to be retained", describe(before)));
         }
         Ok(())
@@ -127,8 +151,10 @@ impl Checker for VolumeBinding {
                 return Err(format!("{} {why}", describe(claim)));
             }
         }
-        if let Some(volume) = volumes.iter().find(|volume| is_to_be_reclaimed(volume)) {
-            return Err(format!("{} is released and not deleted", describe(volume)));
+        for volume in &volumes {
+            if let Some(why) = not_reclaimed(volume, server) {
+                return Err(format!("{} {why}", describe(volume)));
+            }
         }
         for claim in claims.iter().filter(|claim| phase(claim) == "Bound") {
             let name = text(claim, "/spec/volumeName");
