@@ -30,7 +30,7 @@ pub(super) struct Command {
 }
 
 /// kubectl verbs that change nothing.
-const READ_VERBS: [&str; 5] = ["get", "describe", "events", "api-resources", "explain"];
+const READ_VERBS: [&str; 6] = ["get", "describe", "events", "api-resources", "explain", "top"];
 
 impl Command {
     /// Whether it can be repeated without effect.
