@@ -308,6 +308,12 @@ pub enum StorageChange {
     SetAttaching(Attaching),
     /// Deletes a VolumeAttachment of the volume by hand.
     DeleteAttachment,
+    /// Lets the bound claim ask for the VolumeAttributesClass of this number.
+    SetAttributes(u8),
+    /// Gives the volume the VolumeAttributesClass that its claim asks for, as the external resizer does.
+    ModifyVolume,
+    /// Creates the VolumeAttributesClass of this number, or deletes it.
+    SetAttributesClass(u8, bool),
 }
 
 /// The StorageClass of a claim.

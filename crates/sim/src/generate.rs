@@ -6,7 +6,7 @@ use crate::actions::{
     SliceTampering, TimedAction, TokenTampering, UserAction, VolumeChange,
 };
 use crate::bodies::TEMPLATE_WITH_REQUESTS;
-use crate::generate_storage::{host_path_actions, storage_actions};
+use crate::generate_storage::{attributes_class_actions, host_path_actions, storage_actions};
 
 /// One storm of this many has a CSI driver.
 const STORAGE_EVERY: u64 = 4;
@@ -122,6 +122,7 @@ fn actions_about_some_kinds(schedule: &Schedule, with_faults: bool, at: u64) -> 
     }
     if schedule.storage {
         actions.extend(storage_actions(seed, schedule.nodes, with_faults, at));
+        actions.extend(attributes_class_actions(seed, at));
     }
     if seed % AUTOSCALERS_EVERY == 3 {
         actions.extend(autoscaler_actions(seed, at));

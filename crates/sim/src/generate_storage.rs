@@ -27,6 +27,27 @@ pub(crate) fn storage_actions(seed: u64, nodes: usize, with_faults: bool, until_
     times.into_iter().enumerate().map(action).collect()
 }
 
+/// Actions about VolumeAttributesClasses, until this time, with random numbers of their own.
+pub(crate) fn attributes_class_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x6174_7472);
+    let until_ms = until_ms.max(FIRST_AT + DURATION_MIN_MS);
+    let action = |rng: &mut fastrand::Rng| {
+        let number = rng.u8(1..3);
+        let change = match rng.u8(..100) {
+            ..35 => StorageChange::SetAttributes(number),
+            35..60 => StorageChange::ModifyVolume,
+            60..85 => StorageChange::SetAttributesClass(number, false),
+            _ => StorageChange::SetAttributesClass(number, true),
+        };
+        let (namespace, name) = (NAMESPACES[usize::from(rng.u8(..5) == 0)], NAMES[rng.usize(..2)]);
+        UserAction::ChangeStorage(namespace.to_owned(), name.to_owned(), change)
+    };
+    let count = rng.usize(8..20);
+    let timed =
+        |_| TimedAction { at_ms: rng.u64(FIRST_AT..until_ms), action: Action::User(action(&mut rng)) };
+    (0..count).map(timed).collect()
+}
+
 /// Actions about volumes that the binder itself reclaims, until this time, with random numbers of their own.
 pub(crate) fn host_path_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x686f_7374);

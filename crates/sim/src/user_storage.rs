@@ -4,6 +4,7 @@ use keleustes_client::{Call, DeleteOptions, PatchType};
 use keleustes_hollow::annotations;
 use keleustes_objects::{
     Key, Kind as _, Node, PersistentVolume, PersistentVolumeClaim, Pod, Resource, VolumeAttachment,
+    VolumeAttributesClass,
 };
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use crate::user::{SimulatedUser, key};
 const CLAIMS: Resource = PersistentVolumeClaim::RESOURCE;
 const VOLUMES: Resource = PersistentVolume::RESOURCE;
 const ATTACHMENTS: Resource = VolumeAttachment::RESOURCE;
+const ATTRIBUTES_CLASSES: Resource = VolumeAttributesClass::RESOURCE;
 const PODS: Resource = Pod::RESOURCE;
 
 /// The CSI driver of storms.
@@ -33,8 +35,18 @@ impl StorageKind {
     }
 }
 
-/// The StorageClasses of a storm with a CSI driver.
-pub(crate) fn initial_objects() -> [Value; 3] {
+fn attributes_class_name(number: u8) -> String {
+    format!("attributes-{number}")
+}
+
+fn attributes_class(number: u8) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass",
+        "metadata": {"name": attributes_class_name(number)}, "driverName": DRIVER,
+        "parameters": {"iops": format!("{number}000")}})
+}
+
+/// The StorageClasses and VolumeAttributesClasses of a storm with a CSI driver.
+pub(crate) fn initial_objects() -> [Value; 5] {
     let class = |kind: StorageKind, policy: &str, mode: &str| {
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": kind.class()},
             "provisioner": DRIVER, "reclaimPolicy": policy, "volumeBindingMode": mode, "allowVolumeExpansion": true})
@@ -43,6 +55,8 @@ pub(crate) fn initial_objects() -> [Value; 3] {
         class(StorageKind::Deleted, "Delete", "Immediate"),
         class(StorageKind::Retained, "Retain", "Immediate"),
         class(StorageKind::Delayed, "Delete", "WaitForFirstConsumer"),
+        attributes_class(1),
+        attributes_class(2),
     ]
 }
 
@@ -116,6 +130,18 @@ impl SimulatedUser {
                 self.change_volume_of(&claim_key, attaching_annotations(attaching)).await;
             }
             StorageChange::DeleteAttachment => self.delete_attachment_of(&claim_key).await,
+            StorageChange::SetAttributes(number) => {
+                let change = json!({"spec": {"volumeAttributesClassName": attributes_class_name(number)}});
+                self.merge(&CLAIMS, &claim_key, change).await;
+            }
+            StorageChange::ModifyVolume => self.modify_volume_of(&claim_key).await,
+            StorageChange::SetAttributesClass(number, true) => {
+                self.create(&ATTRIBUTES_CLASSES, "", &attributes_class(number)).await;
+            }
+            StorageChange::SetAttributesClass(number, false) => {
+                let class = Key::cluster(attributes_class_name(number));
+                self.delete(&ATTRIBUTES_CLASSES, &class).await;
+            }
         }
     }
 
@@ -128,6 +154,17 @@ impl SimulatedUser {
     async fn change_volume_of(&self, claim: &Key, change: Value) {
         if let Some(volume) = self.volume_of(claim).await {
             self.merge(&VOLUMES, &volume, change).await;
+        }
+    }
+
+    /// The volume first, then the status of the claim.
+    async fn modify_volume_of(&self, claim: &Key) {
+        let found = self.send(&Call::get(&CLAIMS, claim)).await;
+        let class = text(&found, "/spec/volumeAttributesClassName");
+        if !class.is_empty() {
+            self.change_volume_of(claim, json!({"spec": {"volumeAttributesClassName": class}})).await;
+            let change = json!({"status": {"currentVolumeAttributesClassName": class}});
+            self.send(&Call::patch(&CLAIMS, claim, PatchType::Merge, &change).subresource("status")).await;
         }
     }
 

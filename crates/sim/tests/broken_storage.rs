@@ -6,9 +6,12 @@ use std::sync::Arc;
 use keleustes_controllers::{all_controllers, persistentvolume_binder};
 use keleustes_objects::{
     DeviceTaintRule, Key, Kind, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageVersionMigration,
-    VolumeAttachment,
+    VolumeAttachment, VolumeAttributesClass,
 };
-use keleustes_plan::{Controller, Grant, Loop, PatchKind, Plan, View, Write};
+use keleustes_plan::{
+    AnyReconciler, BoxFuture, Context, Controller, Grant, Item, Loop, PatchKind, Plan, ReconcileError,
+    Requeue, View, Write,
+};
 use keleustes_sim::actions::{
     Action, DeviceChange, ReclaimPolicy, Schedule, StorageChange, StorageKind, TimedAction, UserAction,
     VolumeChange,
@@ -69,6 +72,38 @@ fn patch<T: Kind>(object: &T, subresource: &'static str, mut body: Value) -> Wri
     body["metadata"]["uid"] = json!(object.meta().uid);
     let write = Write::patch(object, PatchKind::Merge, body).because("broken on purpose");
     if subresource.is_empty() { write } else { write.on_subresource(subresource) }
+}
+
+/// Whether the reconcile of an item is left out, this number of seconds after the start of the storm.
+type LeftOut = fn(&Item, i64) -> bool;
+
+/// A controller that leaves out some reconciles.
+fn leaving_out(mut controller: Controller, left_out: LeftOut) -> Controller {
+    struct LeavingOut(Arc<dyn AnyReconciler>, LeftOut);
+    impl AnyReconciler for LeavingOut {
+        fn accepts(&self, item: &Item) -> bool {
+            self.0.accepts(item)
+        }
+
+        fn reconcile_boxed<'a>(
+            &'a self,
+            cx: &'a mut Context<'_>,
+            item: &'a Item,
+        ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
+            Box::pin(async move {
+                // Every simulated cluster starts with the first of January.
+                let seconds = cx.gather(|view| view.now()).wall.unix_seconds() % 86_400;
+                if (self.1)(item, seconds) {
+                    return Ok(Requeue::Forget);
+                }
+                self.0.reconcile_boxed(cx, item).await
+            })
+        }
+    }
+    for a_loop in &mut controller.loops {
+        a_loop.reconciler = Arc::new(LeavingOut(a_loop.reconciler.clone(), left_out));
+    }
+    controller
 }
 
 fn volumes(changes: &[(u64, VolumeChange)]) -> Vec<(u64, UserAction)> {
@@ -242,6 +277,46 @@ fn bound_volume_that_is_released_is_caught() {
         &play_with(&volumes(&changes), hasty_volume_protection),
         "bound PersistentVolume /default-oar lost its finalizer",
     );
+}
+
+/// Removes the finalizers of every deleted class at once.
+fn hasty_class_protection() -> Controller {
+    let decide = |_: &View<'_>, class: &Arc<VolumeAttributesClass>| {
+        if class.meta.deletion_timestamp.is_none() {
+            return Plan::none();
+        }
+        Plan::of(patch(&**class, "", json!({"metadata": {"finalizers": null}})))
+    };
+    let account = "volumeattributesclass-protection-controller";
+    controller_of("hasty-protection", account, |a_loop| a_loop, decide)
+}
+
+/// The shipped controller, which does nothing about classes that are deleted.
+fn class_protection_without_end() -> Controller {
+    let shipped = keleustes_controllers::volumeattributesclass_protection::controller();
+    leaving_out(shipped, |_, seconds| seconds >= 15)
+}
+
+#[test]
+fn attributes_class_that_is_released_while_it_is_named_is_caught() {
+    let create = StorageChange::CreateClaim { class: StorageKind::Deleted, shared: false };
+    let used = [(2_000, create), (8_000, StorageChange::SetAttributes(1))];
+    let delete = [(20_000, StorageChange::SetAttributesClass(1, false))];
+    let actions = storage(&[&used[..], &delete].concat());
+    expect_no_violation(&actions);
+    let name = "VolumeAttributesClass /attributes-1";
+    expect_violation(
+        &play_with(&actions, hasty_class_protection),
+        &format!("{name} lost its finalizer while PersistentVolumeClaim default/disk-oar names it"),
+    );
+    // The volume still names a class that its claim no longer asks for.
+    let other = [(10_000, StorageChange::ModifyVolume), (12_000, StorageChange::SetAttributes(2))];
+    let actions = storage(&[&used[..], &other, &delete].concat());
+    expect_no_violation(&actions);
+    let report = play_with(&actions, hasty_class_protection);
+    expect_violation(&report, &format!("{name} lost its finalizer while "));
+    let report = play_with(&storage(&delete), class_protection_without_end);
+    expect_violation(&report, &format!("{name} is deleted and unused, and has its finalizer"));
 }
 
 fn storage(changes: &[(u64, StorageChange)]) -> Vec<(u64, UserAction)> {

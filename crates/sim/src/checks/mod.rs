@@ -140,6 +140,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(attachments::Attachments::default()),
         Box::new(volume_binding::VolumeBinding),
         Box::new(volume_protection::VolumeProtection::default()),
+        Box::new(volume_protection::AttributesClassProtection::default()),
         Box::new(migrations::Migrations::default()),
         Box::new(devices::Devices),
         Box::new(device_evictions::DeviceEvictions::default()),

@@ -1,8 +1,10 @@
 //! Volumes in use are kept: no claim loses its finalizer while a pod uses it that was scheduled before the claim was
-//! deleted, and no volume while it is bound. In the end nothing waits for a finalizer without need, and every ephemeral
-//! volume has its claim.
+//! deleted, no volume while it is bound, and no VolumeAttributesClass while a claim or a volume names it. In the end nothing
+//! waits for a finalizer without need, and every ephemeral volume has its claim.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 use keleustes_apiserver::ApiServer;
 use serde_json::Value;
@@ -13,6 +15,10 @@ use crate::recorder::{ObservedWrite, text};
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+const CLASS_FINALIZER: &str = "kubernetes.io/vac-protection";
+
+/// How old the caches of a controller may be while there is no fault.
+const STALE_MAX: Duration = Duration::from_secs(5);
 
 /// Watches the finalizers of claims and volumes.
 #[derive(Default)]
@@ -157,6 +163,103 @@ impl Checker for VolumeProtection {
                 if server.object("persistentvolumeclaims", namespace, &name).is_none() {
                     return Err(format!("{} has no claim {name}", describe(pod)));
                 }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Watches the finalizers of VolumeAttributesClasses, and which claims and volumes name the classes.
+///
+/// The controller decides by its caches alone, as the original does. So a reference counts only if the caches must have
+/// observed it: in a storm without faults, some seconds after it appeared.
+#[derive(Default)]
+pub struct AttributesClassProtection {
+    /// By UID of a claim or a volume, and name of a class: since when the object names the class.
+    references: BTreeMap<(String, String), Duration>,
+    /// Whether anything but users acted: then caches may be stale for any time.
+    is_disturbed: bool,
+}
+
+/// The classes that a claim or a volume names.
+fn attributes_classes(object: &Value) -> BTreeSet<&str> {
+    let pointers = [
+        "/spec/volumeAttributesClassName",
+        "/status/currentVolumeAttributesClassName",
+        "/status/modifyVolumeStatus/targetVolumeAttributesClassName",
+    ];
+    pointers.into_iter().map(|pointer| text(object, pointer)).filter(|class| !class.is_empty()).collect()
+}
+
+/// The claims and volumes that name a class.
+fn referrers(class: &Value, server: &ApiServer) -> Vec<Arc<Value>> {
+    let name = text(class, "/metadata/name");
+    let objects = [server.objects("persistentvolumeclaims"), server.objects("persistentvolumes")].concat();
+    objects.into_iter().filter(|object| attributes_classes(object).contains(name)).collect()
+}
+
+impl AttributesClassProtection {
+    fn remember(&mut self, write: &ObservedWrite) {
+        let is_referrer =
+            matches!(write.request.resource.as_str(), "persistentvolumeclaims" | "persistentvolumes");
+        let Some(object) = write.after.as_deref().filter(|_| is_referrer && write.succeeded()) else {
+            return;
+        };
+        let (object_uid, classes) = (uid(object), attributes_classes(object));
+        self.references.retain(|(uid, class), _| *uid != object_uid || classes.contains(class.as_str()));
+        for class in classes {
+            self.references.entry((object_uid.clone(), class.to_owned())).or_insert(write.at);
+        }
+    }
+
+    /// A claim or a volume that names a class for longer than caches may be stale.
+    fn known_referrer(&self, class: &Value, at: Duration, server: &ApiServer) -> Option<String> {
+        let name = text(class, "/metadata/name").to_owned();
+        let is_known = |object: &&Arc<Value>| {
+            let since = self.references.get(&(uid(object), name.clone()));
+            since.is_some_and(|since| !self.is_disturbed && at > *since + STALE_MAX)
+        };
+        referrers(class, server).iter().find(is_known).map(|object| describe(object))
+    }
+}
+
+impl Checker for AttributesClassProtection {
+    fn name(&self) -> &'static str {
+        "volumeattributesclass-protection-controller"
+    }
+
+    fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
+        self.remember(write);
+        let is_class = write.request.resource == "volumeattributesclasses";
+        let of_manager = is_class && write.by_manager() && write.succeeded();
+        let Some(before) = write.before.as_deref().filter(|_| of_manager) else { return Ok(()) };
+        let is_kept = write.after.as_deref().is_some_and(|after| has_finalizer(after, CLASS_FINALIZER));
+        if is_kept || !has_finalizer(before, CLASS_FINALIZER) {
+            return Ok(());
+        }
+        if !is_terminating(before) {
+            return Err(format!("living {} lost its finalizer", describe(before)));
+        }
+        match self.known_referrer(before, write.at, server) {
+            Some(referrer) => {
+                Err(format!("{} lost its finalizer while {referrer} names it", describe(before)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn on_fault(&mut self, _: Duration) {
+        self.is_disturbed = true;
+    }
+
+    fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
+        for class in &server.objects("volumeattributesclasses") {
+            let protected = has_finalizer(class, CLASS_FINALIZER);
+            if is_terminating(class) && protected && referrers(class, server).is_empty() {
+                return Err(format!("{} is deleted and unused, and has its finalizer", describe(class)));
+            }
+            if !is_terminating(class) && !protected {
+                return Err(format!("{} has no finalizer", describe(class)));
             }
         }
         Ok(())
