@@ -419,6 +419,18 @@ pub enum DeviceChange {
     Untaint,
     /// Taints the device of the pod in the slice of its pool, or removes this taint.
     TaintSlice(bool),
+    /// Creates a claim without an owner, which several pods share.
+    CreateSharedClaim,
+    /// Creates the pod of this number, which names the shared claim.
+    CreateSharingPod(u8),
+    /// Allocates the shared claim and reserves it for all pods that name it, as the scheduler does.
+    AllocateShared,
+    /// Sets the phase of the sharing pod of this number to Succeeded.
+    FinishSharingPod(u8),
+    /// Deletes the sharing pod of this number.
+    DeleteSharingPod(u8),
+    /// Deletes the shared claim.
+    DeleteSharedClaim,
 }
 
 /// A change to a claim, a volume or the pod that uses them.

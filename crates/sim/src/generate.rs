@@ -6,6 +6,7 @@ use crate::actions::{
     SliceTampering, TimedAction, TokenTampering, UserAction, VolumeChange,
 };
 use crate::bodies::TEMPLATE_WITH_REQUESTS;
+use crate::generate_devices::shared_claim_actions;
 use crate::generate_storage::{attributes_class_actions, host_path_actions, storage_actions};
 
 /// One storm of this many has a CSI driver.
@@ -110,6 +111,7 @@ fn actions_about_some_kinds(schedule: &Schedule, with_faults: bool, at: u64) -> 
     }
     if seed % DEVICES_EVERY == 3 {
         actions.extend(device_actions(seed, at));
+        actions.extend(shared_claim_actions(seed, at));
     }
     if seed % CERTIFICATES_EVERY == 1 {
         actions.extend(certificate_actions(seed, at));

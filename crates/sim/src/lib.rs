@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`actions`] | what happens to a cluster, as data: a schedule can be printed, saved and shrunk |
 //! | [`generate`] | generates a schedule from a seed: the user actions |
+//! | `generate_devices` | generates the actions about device claims that several pods share |
 //! | `generate_storage` | generates the actions about volumes of a CSI driver |
 //! | `faults` | generates the faults of a schedule |
 //! | [`bodies`] | bodies of the objects that users create |
@@ -40,6 +41,7 @@ pub mod checks;
 mod fault_effects;
 mod faults;
 pub mod generate;
+mod generate_devices;
 mod generate_storage;
 pub mod log_capture;
 pub mod mutants;

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use keleustes_controllers::{all_controllers, persistentvolume_binder};
+use keleustes_controllers::{all_controllers, persistentvolume_binder, resourceclaim};
 use keleustes_objects::{
-    DeviceTaintRule, Key, Kind, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageVersionMigration,
-    VolumeAttachment, VolumeAttributesClass,
+    DeviceTaintRule, Key, Kind, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceClaim,
+    StorageVersionMigration, VolumeAttachment, VolumeAttributesClass,
 };
 use keleustes_plan::{
     AnyReconciler, BoxFuture, Context, Controller, Grant, Item, Loop, PatchKind, Plan, ReconcileError,
@@ -533,6 +533,81 @@ fn missing_evictions_and_claims_are_noticed() {
     let actions = tainted_device(DeviceChange::Allocate);
     let report = play_with(&actions, || Controller::new("resourceclaim-controller"));
     expect_violation(&report, "no claim is recorded for");
+}
+
+/// The shipped controller, which does nothing about claims: it removes no reservation and deletes no claim.
+fn claims_without_end() -> Controller {
+    let shipped = resourceclaim::controller(&controller_options().resourceclaim);
+    leaving_out(shipped, |item, _| item.to_string().contains("kind=claim"))
+}
+
+/// Two pods with one claim, which is reserved for both.
+fn two_sharing_pods() -> [(u64, DeviceChange); 4] {
+    [
+        (2_000, DeviceChange::CreateSharedClaim),
+        (3_000, DeviceChange::CreateSharingPod(0)),
+        (4_000, DeviceChange::CreateSharingPod(1)),
+        (8_000, DeviceChange::AllocateShared),
+    ]
+}
+
+#[test]
+fn reservation_that_is_never_removed_is_caught() {
+    for end in [DeviceChange::DeleteSharingPod(1), DeviceChange::FinishSharingPod(1)] {
+        let actions = devices("oar", &[&two_sharing_pods()[..], &[(15_000, end)]].concat());
+        expect_no_violation(&actions);
+        let words =
+            "ResourceClaim default/shared-oar is reserved for device-sharer-oar-1, which is gone or done";
+        expect_violation(&play_with(&actions, claims_without_end), words);
+    }
+}
+
+#[test]
+fn missing_reservation_is_noticed() {
+    let late = [(15_000, DeviceChange::CreateSharingPod(2))];
+    let actions = devices("oar", &[&two_sharing_pods()[..], &late].concat());
+    expect_no_violation(&actions);
+    let report = play_with(&actions, || Controller::new("resourceclaim-controller"));
+    expect_violation(&report, "ResourceClaim default/shared-oar is not reserved for it");
+}
+
+#[test]
+fn generated_claim_of_a_finished_pod_that_is_never_deleted_is_caught() {
+    let changes = [
+        (2_000, DeviceChange::CreatePod),
+        (5_000, DeviceChange::Allocate),
+        (12_000, DeviceChange::FinishPod),
+    ];
+    let actions = devices("oar", &changes);
+    expect_no_violation(&actions);
+    expect_violation(&play_with(&actions, claims_without_end), "outlives its pod");
+}
+
+/// Creates a second claim for every pod that has one.
+fn creator_of_second_claims() -> Controller {
+    let decide = |view: &View<'_>, claim: &Arc<ResourceClaim>| {
+        let name = format!("{}-again", claim.meta.key.name);
+        let key = Key::namespaced(claim.meta.key.namespace.clone(), name.as_str());
+        let owner = claim.meta.controller_ref().filter(|_| !claim.meta.key.name.ends_with("-again"));
+        let Some(owner) = owner.filter(|_| view.get::<ResourceClaim>(&key).is_none()) else {
+            return Plan::none();
+        };
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": owner.name, "uid": owner.uid, "controller": true});
+        let annotations = json!({"resource.kubernetes.io/pod-claim-name": claim.pod_claim_name});
+        let requests = json!([{"name": "r", "exactly": {"deviceClassName": "storm.example.com"}}]);
+        let body = json!({"metadata": {"name": name, "annotations": annotations, "ownerReferences": [owner]},
+            "spec": {"devices": {"requests": requests}}});
+        Plan::of(Write::create::<ResourceClaim>(key, body).because("broken on purpose"))
+    };
+    controller_of("creator-of-second-claims", "resource-claim-controller", |a_loop| a_loop, decide)
+}
+
+#[test]
+fn second_claim_for_one_entry_of_a_pod_is_caught() {
+    let actions = devices("oar", &[(2_000, DeviceChange::CreatePod)]);
+    expect_no_violation(&actions);
+    let report = play_with(&actions, creator_of_second_claims);
+    expect_violation(&report, "is claim 2 of pod device-user-oar for gpu");
 }
 
 /// Two migrations of the same resource.

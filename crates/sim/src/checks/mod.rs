@@ -142,7 +142,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(volume_protection::VolumeProtection::default()),
         Box::new(volume_protection::AttributesClassProtection::default()),
         Box::new(migrations::Migrations::default()),
-        Box::new(devices::Devices),
+        Box::new(devices::Devices::default()),
         Box::new(device_evictions::DeviceEvictions::default()),
     ]
 }
