@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keleustes_sim::actions::{
-    Action, FaultEffect, LeaseTampering, ListedKind, Schedule, TimedAction, UserAction,
+    Action, DeviceChange, DriverFault, FaultEffect, LeaseTampering, ListedKind, ReclaimPolicy, Schedule,
+    StorageChange, TimedAction, UserAction, VolumeChange,
 };
 use keleustes_sim::generate::generate_schedule;
 use keleustes_sim::soak::Soak;
@@ -40,12 +41,51 @@ fn fault_name(action: &Action) -> Option<&'static str> {
         }
         Action::User(UserAction::LeadAsOriginal(..)) => Some("the original leads"),
         Action::User(UserAction::SetQuota(_, _, Some(_))) => Some("a quota refuses objects"),
+        Action::User(UserAction::ChangeVolumes(_, _, change)) => volume_name(*change),
+        Action::User(UserAction::ChangeStorage(_, _, change)) => storage_name(*change),
+        Action::User(UserAction::ChangeDevices(_, _, change)) => device_name(*change),
+        Action::FailDriver(_, fault, _) => Some(match fault {
+            DriverFault::Refuse => "the storage refuses",
+            DriverFault::LoseResponse => "the driver loses a response",
+            DriverFault::Partial => "the driver stops halfway",
+            DriverFault::Hang(_) => "the driver hangs",
+        }),
         Action::FailLists(_) => Some("lists of one kind fail"),
         Action::Fault(fault) => match fault.effect {
             FaultEffect::DropResponse => Some("a response is lost"),
             FaultEffect::ApplyThenReject(_) => Some("a request takes effect and is refused"),
             _ => None,
         },
+        _ => None,
+    }
+}
+
+/// What only some volumes need.
+fn volume_name(change: VolumeChange) -> Option<&'static str> {
+    match change {
+        VolumeChange::CreateHostPath(ReclaimPolicy::Retain) => Some("a volume on the host is retained"),
+        VolumeChange::CreateHostPath(ReclaimPolicy::Delete) => Some("a volume on the host is deleted"),
+        VolumeChange::CreateHostPath(ReclaimPolicy::Recycle) => Some("a volume on the host is recycled"),
+        VolumeChange::SetReclaimPolicy(ReclaimPolicy::Retain) => Some("a reclaim policy becomes Retain"),
+        _ => None,
+    }
+}
+
+fn storage_name(change: StorageChange) -> Option<&'static str> {
+    match change {
+        StorageChange::SetAttributes(_) => Some("a claim names a VolumeAttributesClass"),
+        StorageChange::ModifyVolume => Some("a volume gets a VolumeAttributesClass"),
+        StorageChange::SetAttributesClass(_, false) => Some("a VolumeAttributesClass is deleted"),
+        _ => None,
+    }
+}
+
+fn device_name(change: DeviceChange) -> Option<&'static str> {
+    match change {
+        DeviceChange::AllocateShared => Some("a shared claim is allocated"),
+        DeviceChange::FinishSharingPod(_) => Some("a pod with a shared claim ends"),
+        DeviceChange::DeleteSharingPod(_) => Some("a pod with a shared claim is deleted"),
+        DeviceChange::DeleteSharedClaim => Some("a shared claim is deleted"),
         _ => None,
     }
 }
@@ -67,14 +107,29 @@ fn two_hundred_seeds_draw_every_fault() {
         }
     }
     let wanted = [
+        "a VolumeAttributesClass is deleted",
+        "a claim names a VolumeAttributesClass",
+        "a pod with a shared claim ends",
+        "a pod with a shared claim is deleted",
         "a quota refuses objects",
+        "a reclaim policy becomes Retain",
         "a request takes effect and is refused",
         "a response is lost",
+        "a shared claim is allocated",
+        "a shared claim is deleted",
+        "a volume gets a VolumeAttributesClass",
+        "a volume on the host is deleted",
+        "a volume on the host is recycled",
+        "a volume on the host is retained",
         "an owner in another namespace",
         "lists of one kind fail",
         "the Lease has no holder",
         "the Lease is deleted",
+        "the driver hangs",
+        "the driver loses a response",
+        "the driver stops halfway",
         "the original leads",
+        "the storage refuses",
         "two handovers in a row",
     ];
     assert!(storms.keys().eq(&wanted) && storms.values().all(|count| *count > 1), "{storms:?}");
