@@ -8,19 +8,21 @@ use keleustes_objects::quota::{
     DeviceClasses, Evaluator, PodUsageOptions, is_ignored_by_quota, is_terminating, missing_resources,
     object_count_alias, object_count_name, persistent_volume_claim_matches_scope,
     persistent_volume_claim_usage, pod_matches_scope, pod_usage, resource_claim_usage, service_usage,
+    verified_pod,
 };
 use keleustes_objects::{
-    InternedStr, PersistentVolumeClaim, Pod, Quantity, ResourceClaim, ResourceList, ResourceQuota,
-    ScopeRequirement, Service,
+    DeviceClass, InternedStr, Key, PersistentVolumeClaim, Pod, Quantity, ResourceClaim, ResourceList,
+    ResourceQuota, ScopeRequirement, Service,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::Kernel;
+use super::fields::{FieldSet, ManagedFieldsEntry, Operation, record_update};
 use super::metadata::meta_str;
 use super::request::Target;
 use super::resources::{self, Resource};
 use super::status::{ApiResult, Status};
+use super::{Kernel, prepare, seconds};
 
 /// A write that may be charged.
 pub(crate) struct Charge<'a> {
@@ -64,13 +66,27 @@ impl Kernel {
         let Some(quotas) = quotas.filter(|_| !namespace.is_empty() && charge.is_handled()) else {
             return Ok(());
         };
-        let mut updated = Vec::new();
-        for stored in self.store.values(quotas, Some(&namespace)) {
+        let all = self.store.values(quotas, Some(&namespace));
+        if all.is_empty() {
+            return Ok(());
+        }
+        let devices = self.device_context(charge.resource, &namespace);
+        // Every object must fit all quotas in form before its usage is compared with any.
+        let mut limiting = Vec::new();
+        for stored in all {
             let Ok(quota) = serde_json::from_value::<ResourceQuota>((*stored).clone()) else { continue };
-            if let Some(used) = charge.usage_after(&quota)? {
-                let mut stored = (*stored).clone();
-                stored["status"]["used"] = json!(used);
-                updated.push(stored);
+            if charge.is_limited_by(&quota, &devices)? {
+                limiting.push((stored, quota));
+            }
+        }
+        let mut updated = Vec::new();
+        for (stored, quota) in limiting {
+            if let Some(used) = charge.usage_after(&quota, &devices)? {
+                let mut charged = (*stored).clone();
+                charged["status"]["used"] = json!(used);
+                let reset_fields = prepare::reset_fields(quotas, Some("status"));
+                record_update(quotas.node(), &stored, &mut charged, &charge.manager(), reset_fields, false);
+                updated.push(charged);
             }
         }
         for quota in updated.into_iter().filter(|_| !charge.dry_run) {
@@ -79,9 +95,58 @@ impl Kernel {
         }
         Ok(())
     }
+
+    /// What the usage of a ResourceClaim depends on; empty for other kinds.
+    fn device_context(&self, resource: &Resource, namespace: &str) -> DeviceContext {
+        if Evaluator::of(resource.group, resource.plural) != Some(Evaluator::ResourceClaims) {
+            return DeviceContext::default();
+        }
+        let classes: Vec<DeviceClass> = self.read_all("resource.k8s.io", "deviceclasses", None);
+        DeviceContext {
+            classes: DeviceClasses::of(classes.iter()),
+            pods: self.read_all("", "pods", Some(namespace)),
+            claims: self.read_all("resource.k8s.io", "resourceclaims", Some(namespace)),
+        }
+    }
+
+    fn read_all<T: DeserializeOwned>(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<T> {
+        let resource = resources::by_path(group, "v1", plural);
+        let objects = resource.map(|resource| self.store.values(resource, namespace)).unwrap_or_default();
+        objects.iter().filter_map(|object| read(object)).collect()
+    }
+}
+
+/// DeviceClasses, and the pods and ResourceClaims of the namespace.
+#[derive(Default)]
+struct DeviceContext {
+    classes: DeviceClasses,
+    pods: Vec<Pod>,
+    claims: Vec<ResourceClaim>,
+}
+
+impl DeviceContext {
+    /// A claim that the scheduler created for a pod's extended resources costs what the pod is not charged already.
+    fn claim_usage(&self, claim: &ResourceClaim, options: PodUsageOptions) -> ResourceList {
+        let by_key = |key: &Key| self.pods.iter().find(|pod| pod.meta.key == *key);
+        let pod = verified_pod(claim, by_key, self.claims.iter());
+        let charged = pod.map(|pod| pod_usage(pod, options));
+        resource_claim_usage(claim, &self.classes, charged.as_ref())
+    }
 }
 
 impl Charge<'_> {
+    /// The API server's entry in the `managedFields` of a quota, without fields.
+    fn manager(&self) -> ManagedFieldsEntry {
+        ManagedFieldsEntry {
+            name: "kube-apiserver".to_owned(),
+            operation: Operation::Update,
+            api_version: "v1".to_owned(),
+            subresource: "status".to_owned(),
+            time: seconds(self.now),
+            fields: FieldSet::new(),
+        }
+    }
+
     fn options(&self) -> PodUsageOptions {
         PodUsageOptions { pod_level_resources: true, now_nanoseconds: self.now.as_nanosecond() }
     }
@@ -106,16 +171,19 @@ impl Charge<'_> {
         }
     }
 
-    /// The usage of a quota after the write; `None` if the write does not concern it.
-    fn usage_after(&self, quota: &ResourceQuota) -> ApiResult<Option<ResourceList>> {
+    /// Whether the quota limits the new object, which then must state what the quota restricts.
+    fn is_limited_by(&self, quota: &ResourceQuota, devices: &DeviceContext) -> ApiResult<bool> {
         let hard = quota.status.hard.clone().unwrap_or_default();
         let used = quota.status.used.clone().unwrap_or_default();
-        let Some(object) = self.charged(self.new) else { return Ok(None) };
-        if !object.is_limited_by(quota, &hard, self.options()) {
-            return Ok(None);
+        let Some(object) = self.charged(self.new) else { return Ok(false) };
+        if !object.is_limited_by(quota, devices, self.options()) {
+            return Ok(false);
         }
-        let restricted: Vec<&str> =
-            hard.names().map(InternedStr::as_str).filter(|name| object.is_charged_to(name)).collect();
+        let restricted: Vec<&str> = hard
+            .names()
+            .map(InternedStr::as_str)
+            .filter(|name| object.is_charged_to(name, devices))
+            .collect();
         if let Charged::Pod(pod) = &object
             && let Some(missing) = missing_resources(pod, restricted.iter().copied())
         {
@@ -127,17 +195,24 @@ impl Charge<'_> {
             let (name, restricted) = (&quota.meta.key.name, restricted.join(","));
             return Err(self.refuse(&format!("status unknown for quota: {name}, resources: {restricted}")));
         }
-        let mut requested = object.usage(self.options());
+        Ok(true)
+    }
+
+    /// The usage of a quota after the write; `None` if the write does not change it.
+    fn usage_after(&self, quota: &ResourceQuota, devices: &DeviceContext) -> ApiResult<Option<ResourceList>> {
+        let hard = quota.status.hard.clone().unwrap_or_default();
+        let Some(object) = self.charged(self.new) else { return Ok(None) };
+        let mut requested = object.usage(devices, self.options());
         let before = self.old.and_then(|old| self.charged(old));
-        if let Some(before) = before.filter(|one| one.is_limited_by(quota, &hard, self.options())) {
-            requested = requested.minus_not_negative(&before.usage(self.options()));
+        if let Some(before) = before.filter(|one| one.is_limited_by(quota, devices, self.options())) {
+            requested = requested.minus_not_negative(&before.usage(devices, self.options()));
         }
         requested = requested.iter().filter(|(_, amount)| !amount.is_zero()).cloned().collect();
         requested.retain(|name| hard.amount(name).is_some());
         if requested.is_empty() {
             return Ok(None);
         }
-        let mut new_usage = used;
+        let mut new_usage = quota.status.used.clone().unwrap_or_default();
         new_usage.add_all(&requested);
         self.check_limits(quota, &hard, &requested, &new_usage)?;
         Ok(Some(new_usage))
@@ -191,7 +266,12 @@ fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
 impl Charged {
     /// Whether a quota limits the object: it is in all scopes, and some limit names what it is charged to. An invalid
     /// scope matches nothing.
-    fn is_limited_by(&self, quota: &ResourceQuota, hard: &ResourceList, options: PodUsageOptions) -> bool {
+    fn is_limited_by(
+        &self,
+        quota: &ResourceQuota,
+        devices: &DeviceContext,
+        options: PodUsageOptions,
+    ) -> bool {
         let is_in_scope = |scope: ScopeRequirement| match self {
             Self::Pod(pod) => pod_matches_scope(pod, &scope, options).unwrap_or(false),
             Self::PersistentVolumeClaim(claim) => {
@@ -199,28 +279,30 @@ impl Charged {
             }
             _ => false,
         };
-        hard.names().any(|name| self.is_charged_to(name)) && quota.spec.scope_requirements().all(is_in_scope)
+        let hard = quota.status.hard.as_ref();
+        hard.is_some_and(|hard| hard.names().any(|name| self.is_charged_to(name, devices)))
+            && quota.spec.scope_requirements().all(is_in_scope)
     }
 
-    fn is_charged_to(&self, name: &str) -> bool {
-        let none = DeviceClasses::default();
+    fn is_charged_to(&self, name: &str, devices: &DeviceContext) -> bool {
+        let classes = &devices.classes;
         match self {
-            Self::Pod(_) => Evaluator::Pods.matches(name, &none),
-            Self::Service(_) => Evaluator::Services.matches(name, &none),
-            Self::PersistentVolumeClaim(_) => Evaluator::PersistentVolumeClaims.matches(name, &none),
-            Self::ResourceClaim(_) => Evaluator::ResourceClaims.matches(name, &none),
+            Self::Pod(_) => Evaluator::Pods.matches(name, classes),
+            Self::Service(_) => Evaluator::Services.matches(name, classes),
+            Self::PersistentVolumeClaim(_) => Evaluator::PersistentVolumeClaims.matches(name, classes),
+            Self::ResourceClaim(_) => Evaluator::ResourceClaims.matches(name, classes),
             Self::Counted { group, plural } => {
                 name == object_count_name(group, plural) || object_count_alias(group, plural) == Some(name)
             }
         }
     }
 
-    fn usage(&self, options: PodUsageOptions) -> ResourceList {
+    fn usage(&self, devices: &DeviceContext, options: PodUsageOptions) -> ResourceList {
         match self {
             Self::Pod(pod) => pod_usage(pod, options),
             Self::Service(service) => service_usage(service),
             Self::PersistentVolumeClaim(claim) => persistent_volume_claim_usage(claim),
-            Self::ResourceClaim(claim) => resource_claim_usage(claim, &DeviceClasses::default(), None),
+            Self::ResourceClaim(claim) => devices.claim_usage(claim, options),
             Self::Counted { group, plural } => {
                 let alias = object_count_alias(group, plural).map(InternedStr::from);
                 let names = [Some(InternedStr::from(&*object_count_name(group, plural))), alias];

@@ -152,3 +152,49 @@ fn quotas_are_validated() {
     assert_eq!(reason(&post(&mut server, conflicting)), (422, "Invalid"));
     assert_eq!(post(&mut server, selector("In", json!(["high"]))).0, 201);
 }
+
+#[test]
+fn devices_are_charged_by_class_and_by_extended_resource() {
+    let mut server = TestServer::new();
+    let class = |name: &str, resource: Value| json!({"metadata": {"name": name}, "spec": {"extendedResourceName": resource}});
+    let classes = "/apis/resource.k8s.io/v1/deviceclasses";
+    server.created(classes, &class("fast", json!("example.com/gpu")));
+    let (by_class, by_resource) =
+        ("requests.deviceclass.resource.kubernetes.io/fast", "requests.example.com/gpu");
+    for (name, limit) in [("by-class", by_class), ("by-resource", by_resource)] {
+        quota(&mut server, name, &json!({"hard": {limit: "3"}}), &json!({limit: "0"}));
+    }
+    let claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    let claim = |name: &str, class: &str| {
+        json!({"metadata": {"name": name}, "spec": {"devices": {"requests": [
+            {"name": "r", "exactly": {"deviceClassName": class, "allocationMode": "ExactCount", "count": 2}}]}}})
+    };
+    server.created(claims, &claim("one", "fast"));
+    assert_eq!(used(&mut server, "by-class"), json!({by_class: "2"}));
+    assert_eq!(used(&mut server, "by-resource"), json!({by_resource: "2"}));
+    let refused = server.post(claims, &claim("two", "fast"));
+    assert_eq!(
+        message(&refused),
+        (
+            403,
+            &*format!(
+                "resourceclaims.resource.k8s.io \"two\" is forbidden: exceeded quota: by-class, requested: \
+                 {by_class}=2, used: {by_class}=2, limited: {by_class}=3"
+            )
+        )
+    );
+    server.created(claims, &claim("two", "slow"));
+}
+
+/// Parity: `CheckRequest` looks at the form of the object for every quota before it compares usage.
+#[test]
+fn missing_request_is_reported_before_an_exceeded_quota() {
+    let mut server = TestServer::new();
+    quota(&mut server, "a", &json!({"hard": {"pods": "0"}}), &json!({"pods": "0"}));
+    quota(&mut server, "b", &json!({"hard": {"requests.cpu": "1"}}), &json!({"requests.cpu": "0"}));
+    let refused = server.post(PODS, &pod("one", None));
+    assert_eq!(
+        message(&refused),
+        (403, "pods \"one\" is forbidden: failed quota: b: must specify requests.cpu for: c")
+    );
+}
