@@ -51,6 +51,7 @@ impl TestServers {
             define(&servers, &definition).await?;
         }
         grant(&servers).await?;
+        create_device_class(&servers).await?;
         Ok(TestServers { servers, _plane: plane })
     }
 }
@@ -176,6 +177,19 @@ async fn define(servers: &Servers, definition: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Creates the DeviceClass that quotas name.
+async fn create_device_class(servers: &Servers) -> anyhow::Result<()> {
+    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "judge-fast"},
+        "spec": {"extendedResourceName": "judge.example.com/device"}});
+    let path = "/apis/resource.k8s.io/v1/deviceclasses";
+    let create = request(Method::POST, path, class.to_string().into_bytes());
+    for side in [&servers.real, &servers.ours] {
+        let created = side.answer(&create).await?;
+        ensure!(matches!(created.code, 201 | 409), "a DeviceClass cannot be created: {}", created.body);
+    }
+    Ok(())
+}
+
 /// Gives the users their permissions on both servers, and waits until these count.
 async fn grant(servers: &Servers) -> anyhow::Result<()> {
     let path = "/apis/rbac.authorization.k8s.io/v1";
@@ -222,6 +236,7 @@ mod tests {
             define(&servers, &definition).await.unwrap();
         }
         grant(&servers).await.unwrap();
+        create_device_class(&servers).await.unwrap();
         let options =
             RunOptions { seed: 1, numbers: 0..80, only: Vec::new(), parallel: 8, run_id: "t".to_owned() };
         let report = run(&servers, &options, &Mutex::new(Accepted::read().unwrap())).await.unwrap();

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
-use super::{SequenceBuilder, create_request};
+use super::{SequenceBuilder, ask, create_request};
 use crate::sequence::{Content, Edit};
 
 /// `data/admission.json`.
@@ -22,8 +22,11 @@ pub(super) struct AdmissionTable {
     limit_ranges: Vec<Value>,
     /// Changes that LimitRanges care about, below a pod's spec.
     limit_range_edits: Vec<Vec<Value>>,
-    /// `hard`, `used` and `scopes` of a ResourceQuota.
+    /// `hard`, `used`, `scopes` and `scopeSelector` of a ResourceQuota, and `edits` that concern it: the kind, a
+    /// pointer, and values.
     quotas: Vec<Value>,
+    /// The same, with limits that no sequence reaches: which of two exceeded quotas is reported is random.
+    generous_quotas: Vec<Value>,
 }
 
 /// Reads the table.
@@ -43,6 +46,17 @@ pub(super) struct AdmissionEdits<'a> {
     edits: Vec<&'a Vec<Value>>,
     /// Made to every new pod.
     base: Vec<&'a Vec<Value>>,
+    /// The names of the quotas.
+    quotas: Vec<&'static str>,
+    /// Changes that the quotas care about.
+    quota_edits: Vec<&'a Value>,
+}
+
+const QUOTAS: &str = "/api/v1/namespaces/{ns}/resourcequotas";
+
+/// Whether quotas measure more of the kind than its number.
+fn is_charged(kind: &&Kind) -> bool {
+    matches!(kind.kind.as_str(), "Pod" | "PersistentVolumeClaim" | "Service" | "ResourceClaim")
 }
 
 impl<'a> SequenceBuilder<'a> {
@@ -70,34 +84,65 @@ impl<'a> SequenceBuilder<'a> {
             self.admission.edits.extend(&table.limit_range_edits);
         }
         let is_exclusive = self.chosen.iter().any(|kind| kind.exclusive);
-        if !is_exclusive && self.percent_chance(12) {
+        // Without others, quotas are of the kinds that they limit.
+        let quota_chance = if self.chosen.iter().any(is_charged) { 30 } else { 8 };
+        if !is_exclusive && self.percent_chance(quota_chance) {
             let quota = &table.quotas[self.rng.usize(..table.quotas.len())];
-            self.prepare_quota(quota);
+            self.prepare_quota("quota", quota);
+            if self.percent_chance(30) {
+                let generous = &table.generous_quotas[self.rng.usize(..table.generous_quotas.len())];
+                self.prepare_quota("more", generous);
+            }
         }
     }
 
     /// A ResourceQuota with the status that the controller would have published.
-    fn prepare_quota(&mut self, quota: &Value) {
-        let (path, name) = ("/api/v1/namespaces/{ns}/resourcequotas", "quota");
+    fn prepare_quota(&mut self, name: &'static str, quota: &'a Value) {
         let mut object = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name},
-            "spec": {"hard": quota["hard"], "scopes": quota["scopes"]}});
-        self.push("create", "resourcequotas", create_request(path, object.clone()));
+            "spec": {"hard": quota["hard"], "scopes": quota["scopes"], "scopeSelector": quota["scopeSelector"]}});
+        self.push("create", "resourcequotas", create_request(QUOTAS, object.clone()));
         object["status"] = json!({"hard": quota["hard"], "used": quota["used"]});
-        let mut request = create_request(&format!("{path}/{name}/status"), Value::Null);
+        let mut request = create_request(&format!("{QUOTAS}/{name}/status"), Value::Null);
         request.method = http::Method::PUT;
         request.content = Content::Json(object);
         let step = self.push("update", "resourcequotas/status", request);
         self.steps[step].settles = true;
+        self.admission.quotas.push(name);
+        self.admission.quota_edits.extend(quota["edits"].as_array().into_iter().flatten());
+    }
+
+    /// Reads what the objects of the sequence were charged.
+    pub(super) fn read_quotas(&mut self) {
+        for name in std::mem::take(&mut self.admission.quotas) {
+            let request = ask(http::Method::GET, &format!("{QUOTAS}/{name}"), Content::Nothing);
+            self.push("get", "resourcequotas", request);
+        }
     }
 
     /// A change that the namespace's settings care about.
     pub(super) fn admission_edit(&mut self, kind: &Kind) -> Option<Edit> {
+        if let Some(edit) = self.quota_edit(kind) {
+            return Some(edit);
+        }
         let spec = kind.pod_spec()?;
         if self.admission.edits.is_empty() || !self.percent_chance(60) {
             return None;
         }
         let edits: Vec<Vec<Value>> = self.admission.edits.iter().copied().cloned().collect();
         Some(below(spec, super::kinds::choose(&edits, &mut self.rng)))
+    }
+
+    /// A change that the quotas care about, if it is one of this kind.
+    fn quota_edit(&mut self, kind: &Kind) -> Option<Edit> {
+        let is_own = |edit: &&&Value| edit[0] == kind.kind;
+        let edits: Vec<Vec<Value>> = self
+            .admission
+            .quota_edits
+            .iter()
+            .filter(is_own)
+            .map(|edit| edit.as_array().into_iter().flatten().skip(1).cloned().collect())
+            .collect();
+        (!edits.is_empty() && self.percent_chance(50)).then(|| super::kinds::choose(&edits, &mut self.rng))
     }
 
     /// The changes made to every new object.
@@ -129,6 +174,13 @@ mod tests {
         for edit in table.pod_security_edits.iter().chain(&table.limit_range_edits).chain(&table.hardened) {
             assert!(edit.len() > 1 && edit[0].is_string(), "{edit:?}");
         }
+        for quota in table.quotas.iter().chain(&table.generous_quotas) {
+            assert!(quota["hard"].is_object() && quota["used"].is_object(), "{quota}");
+            for edit in quota["edits"].as_array().into_iter().flatten() {
+                let edit = edit.as_array().unwrap();
+                assert!(edit.len() > 2 && edit[0].is_string() && edit[1].is_string(), "{edit:?}");
+            }
+        }
     }
 
     #[test]
@@ -136,7 +188,14 @@ mod tests {
         let generator = Generator::new(1, &["pods".to_owned()]);
         let steps: Vec<String> =
             (0..100).flat_map(|n| generator.sequence(n).steps).map(|step| step.to_string()).collect();
-        for words in ["pod-security.kubernetes.io/enforce", "LimitRange", "resourcequotas/quota/status"] {
+        for words in [
+            "pod-security.kubernetes.io/enforce",
+            "LimitRange",
+            "resourcequotas/quota/status",
+            "resourcequotas/more/status",
+            "PriorityClass",
+            "NotTerminating",
+        ] {
             assert!(steps.iter().any(|step| step.contains(words)), "{words}");
         }
     }

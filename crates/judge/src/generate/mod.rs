@@ -64,6 +64,7 @@ impl Generator {
         for _ in 1..length {
             builder.push_random_request();
         }
+        builder.read_quotas();
         Sequence { number, steps: builder.steps }
     }
 }
