@@ -11,11 +11,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use keleustes_plan::Item;
+use keleustes_objects::Resource;
+use keleustes_plan::{AnyChange, Item};
 use serde::Serialize;
 
 use super::effect::{Collection, Effect, Observed, WriteEffect};
 use super::known;
+use super::lost_slices::LostSlices;
 
 /// How many pending decisions are kept.
 const PENDING_MAX: usize = 20_000;
@@ -81,6 +83,8 @@ struct Pending {
     agreed_at: Option<Duration>,
     agreed: usize,
     is_reported: bool,
+    /// Whether it was reported as known because a slice was lost.
+    follows_loss: bool,
 }
 
 /// A decision that was made lately, pending or not.
@@ -210,6 +214,7 @@ pub struct Comparison {
     foreign: VecDeque<ForeignChange>,
     /// The latest decisions, the oldest first.
     recent: VecDeque<Recent>,
+    lost_slices: LostSlices,
     counted: Vec<Counted>,
     /// Decisions and differences that did not fit.
     pub not_kept: u64,
@@ -228,6 +233,7 @@ impl Comparison {
             differences: VecDeque::new(),
             foreign: VecDeque::new(),
             recent: VecDeque::new(),
+            lost_slices: LostSlices::default(),
             counted: Vec::new(),
             not_kept: 0,
         }
@@ -253,6 +259,7 @@ impl Comparison {
                 agreed_at: None,
                 agreed: 0,
                 is_reported: false,
+                follows_loss: false,
             };
             after.entry(effect.clone()).or_insert_with(|| known().unwrap_or(new)).count += 1;
         }
@@ -283,7 +290,18 @@ impl Comparison {
         now: Moment,
     ) -> Option<Duration> {
         let mut delay: Option<Duration> = None;
+        let has_lost_slice = self.lost_slices.contains(decider.controller, decider.item.key());
         for (effect, pending) in wanted {
+            if pending.follows_loss && !has_lost_slice {
+                // Its reason is gone, and the leader has a window to make the write.
+                *pending = Pending {
+                    first_wanted: now,
+                    agreed_at: None,
+                    is_reported: false,
+                    follows_loss: false,
+                    ..pending.clone()
+                };
+            }
             let since = pending.agreed_at.unwrap_or(pending.first_wanted.monotonic);
             let age = now.monotonic.saturating_sub(since);
             if age >= self.window && !pending.is_reported {
@@ -295,7 +313,9 @@ impl Comparison {
                 let times =
                     if pending.count > 1 { format!(" ({} times)", pending.count) } else { String::new() };
                 let reason = format!("wanted{times} because {}", pending.because);
-                self.differ((kind, decider.controller, effect.verb()), effect, &reason, now);
+                let what = (kind, decider.controller, effect.verb());
+                let is_known = self.differ(what, effect, &reason, has_lost_slice, now);
+                pending.follows_loss = is_known && has_lost_slice;
             }
             let again = next_look(age, self.window);
             delay = Some(delay.map_or(again, |earlier| earlier.min(again)));
@@ -340,6 +360,12 @@ impl Comparison {
         }
         self.count_agreement(controller);
         Some(controller)
+    }
+
+    /// A watch has delivered a change of any kind, which may explain a known difference. `is_expected`: a decision explains
+    /// it.
+    pub fn note_change(&mut self, resource: &Resource, change: &AnyChange, is_expected: bool) {
+        self.lost_slices.changed(resource, change, is_expected);
     }
 
     /// A change was found to be what a controller of this process would have made.
@@ -388,7 +414,7 @@ impl Comparison {
             effect: Effect::Update { name: observed.name.clone(), subresource: "" },
         };
         let verb = observed.change.verb().to_owned();
-        self.differ((DifferenceKind::OnlyLeader, controller, verb), &effect, reason, now);
+        self.differ((DifferenceKind::OnlyLeader, controller, verb), &effect, reason, false, now);
     }
 
     /// An object of a controller was changed by neither manager.
@@ -410,13 +436,15 @@ impl Comparison {
         self.foreign.push_back(change);
     }
 
+    /// Reports a difference, and returns whether it is known.
     fn differ(
         &mut self,
         (kind, controller, verb): (DifferenceKind, &str, String),
         effect: &WriteEffect,
         reason: &str,
+        has_lost_slice: bool,
         now: Moment,
-    ) {
+    ) -> bool {
         let (resource, namespace) = (effect.collection.resource(), effect.collection.namespace.clone());
         let mut difference = Difference {
             kind,
@@ -432,7 +460,7 @@ impl Comparison {
             count: 1,
             resolved: false,
         };
-        difference.known = known::reason(&difference);
+        difference.known = known::reason(&difference, has_lost_slice);
         let is_known = difference.known.is_some();
         let counts = self.count(controller);
         match is_known {
@@ -446,7 +474,7 @@ impl Comparison {
             there.last_unix_milliseconds = now.unix_milliseconds;
             there.resolved = false;
             there.reason = difference.reason;
-            return;
+            return is_known;
         }
         if self.differences.len() >= KEPT_MAX {
             // A known difference is worth less than an unlisted one.
@@ -455,6 +483,7 @@ impl Comparison {
             self.not_kept += 1;
         }
         self.differences.push_back(difference);
+        is_known
     }
 
     fn count(&mut self, controller: &str) -> &mut Counts {
@@ -522,6 +551,7 @@ impl Difference {
     fn is_same(&self, other: &Self) -> bool {
         (self.kind, &self.controller, &self.verb, &self.resource, &self.namespace, &self.name)
             == (other.kind, &other.controller, &other.verb, &other.resource, &other.namespace, &other.name)
+            && self.known == other.known
     }
 }
 

@@ -16,6 +16,8 @@ pub struct KnownDifference {
     pub verb: &'static str,
     /// A part of the reason of the decision.
     pub because: &'static str,
+    /// Whether it is known only for a Service that has lost a slice: one was deleted or relabelled, or stays terminating.
+    pub after_lost_slice: bool,
     /// Why it is there.
     pub reason: &'static str,
 }
@@ -28,6 +30,7 @@ pub const KNOWN: &[KnownDifference] = &[
         resource: "endpointslices.discovery.k8s.io",
         verb: "create",
         because: "",
+        after_lost_slice: true,
         reason: "the original does not recreate a slice that it did not write itself, or that stays terminating, before the Service or a pod changes",
     },
     KnownDifference {
@@ -36,6 +39,7 @@ pub const KNOWN: &[KnownDifference] = &[
         resource: "endpointslices.discovery.k8s.io",
         verb: "create",
         because: "",
+        after_lost_slice: true,
         reason: "the original does not recreate a slice that it did not write itself before the Endpoints change",
     },
     KnownDifference {
@@ -44,6 +48,7 @@ pub const KNOWN: &[KnownDifference] = &[
         resource: "pods",
         verb: "delete",
         because: "the target node does not exist",
+        after_lost_slice: false,
         reason: MISSING_NODE,
     },
     KnownDifference {
@@ -52,15 +57,16 @@ pub const KNOWN: &[KnownDifference] = &[
         resource: "pods",
         verb: "delete",
         because: "the target node does not exist",
+        after_lost_slice: false,
         reason: MISSING_NODE,
     },
 ];
 
 const MISSING_NODE: &str = "a deleted node enqueues no DaemonSet: a pod that was to run there stays until the next change of the DaemonSet or its pods, and a shadow reconciles more often than a leader";
 
-/// Why a difference is known, if it is.
+/// Why a difference is known, if it is. `has_lost_slice`: its controller has lost a slice of the Service in question.
 #[must_use]
-pub fn reason(difference: &Difference) -> Option<&'static str> {
+pub fn reason(difference: &Difference, has_lost_slice: bool) -> Option<&'static str> {
     let fits = |known: &&KnownDifference| {
         let matches = |listed: &str, actual: &str| listed.is_empty() || listed == actual;
         known.kind == difference.kind
@@ -68,6 +74,7 @@ pub fn reason(difference: &Difference) -> Option<&'static str> {
             && matches(known.resource, &difference.resource)
             && matches(known.verb, &difference.verb)
             && difference.reason.contains(known.because)
+            && (has_lost_slice || !known.after_lost_slice)
     };
     KNOWN.iter().find(fits).map(|known| known.reason)
 }

@@ -19,6 +19,7 @@ pub mod comparison;
 pub mod effect;
 mod hindsight;
 pub mod known;
+mod lost_slices;
 mod metrics;
 mod observer;
 mod report;

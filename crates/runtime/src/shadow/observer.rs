@@ -15,6 +15,7 @@ use super::Shadow;
 use super::attribution::{self, Author};
 use super::effect::{Observed, ObservedChange};
 use super::hindsight::{Answer, Hindsight, NO_CONTROLLER};
+use super::lost_slices::LostSlices;
 use crate::caches::{Cache, EventHandler};
 use crate::explain::Explainer;
 
@@ -69,17 +70,20 @@ struct CacheObserver {
 impl EventHandler for CacheObserver {
     fn on_changes(&self, changes: &[AnyChange]) {
         if !self.is_started.load(Ordering::Acquire) {
+            changes.iter().for_each(|change| self.note_change(change, false));
             return;
         }
         let at = self.shadow.now().monotonic;
         for change in changes.iter().filter(|change| !change.resync && !change.is_unchanged()) {
             let number = self.shadow.0.latest.lock().add(at, &self.kind, change);
-            if !self.is_compared {
+            let observed = Observed::of(self.kind.resource(), change).filter(|_| self.is_compared);
+            let Some(observed) = observed else {
+                self.note_change(change, false);
                 continue;
-            }
-            let Some(observed) = Observed::of(self.kind.resource(), change) else { continue };
+            };
             self.remember_creation(change, &observed);
             let explained = self.shadow.compare(|comparison, now| comparison.observed(&observed, now));
+            self.note_change(change, explained.is_some());
             if explained.is_none() {
                 let (kind, change) = (self.kind.clone(), change.clone());
                 let unexplained = Unexplained {
@@ -99,6 +103,14 @@ impl EventHandler for CacheObserver {
 }
 
 impl CacheObserver {
+    /// A change that is not compared may still be the reason of a known difference.
+    fn note_change(&self, change: &AnyChange, is_expected: bool) {
+        let resource = self.kind.resource();
+        if LostSlices::depend_on(resource) {
+            self.shadow.compare(|comparison, _| comparison.note_change(resource, change, is_expected));
+        }
+    }
+
     fn remember_creation(&self, change: &AnyChange, observed: &Observed) {
         let Some((meta, owner)) = change.meta().zip(observed.owner.clone()) else { return };
         if observed.change == ObservedChange::Created {

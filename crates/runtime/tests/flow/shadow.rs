@@ -25,6 +25,9 @@ const DEPLOYMENTS: Resource = Resource::namespaced("apps", "v1", "deployments", 
 const REPLICA_SETS: Resource = Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet");
 const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 
+const SERVICES: Resource = Resource::namespaced("", "v1", "services", "Service");
+const SLICES: Resource = Resource::namespaced("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice");
+
 const CONTROLLERS: &[&str] = &["deployment-controller", "replicaset-controller", "endpointslice-controller"];
 
 /// A leader, which may be missing, and a shadow in one cluster.
@@ -32,12 +35,18 @@ struct Beside {
     leader: TestCluster,
     cluster: TestCluster,
     shadow: Shadow,
+    of_leader: Vec<RunningController>,
     _running: Vec<RunningController>,
     _stop: DropGuard,
 }
 
 impl Beside {
     async fn new(has_leader: bool) -> Self {
+        Self::with_leader(if has_leader { CONTROLLERS } else { &[] }).await
+    }
+
+    /// A leader with these controllers.
+    async fn with_leader(controllers: &[&str]) -> Self {
         let leader = TestCluster::new();
         let seed = |object: Value| leader.server.seed(object).unwrap();
         seed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
@@ -45,16 +54,18 @@ impl Beside {
         let shadow = Shadow::new(cluster.context.clocks.clone(), &cluster.metrics, WINDOW_DEFAULT);
         cluster.context.shadow = Some(shadow.clone());
         cluster.context.is_leader = Arc::new(|| false);
-        let chosen =
-            || enabled_controllers(&ControllersOptions::default(), &|name| CONTROLLERS.contains(&name));
-        let mut running = Vec::new();
-        for controller in chosen().unwrap().into_iter().filter(|_| has_leader) {
+        let enabled = |names: &[&str]| {
+            enabled_controllers(&ControllersOptions::default(), &|name| names.contains(&name)).unwrap()
+        };
+        let (mut of_leader, mut running) = (Vec::new(), Vec::new());
+        for controller in enabled(controllers) {
             let client = client_of(&leader, LEADER);
-            running.push(loops::start(controller, &leader.context, client, Arc::new(|_| {})).await.unwrap());
+            of_leader
+                .push(loops::start(controller, &leader.context, client, Arc::new(|_| {})).await.unwrap());
         }
         let inspection = cluster.context.inspection.clone();
-        inspection.register(&chosen().unwrap());
-        for controller in chosen().unwrap() {
+        inspection.register(&enabled(CONTROLLERS));
+        for controller in enabled(CONTROLLERS) {
             inspection.register(std::slice::from_ref(&controller));
             running.push(cluster.start(controller).await);
         }
@@ -63,7 +74,13 @@ impl Beside {
         let (observing, stopped) = (shadow.clone(), stop.clone());
         tokio::spawn(async move { observing.run(explainer, stopped).await });
         wait(Duration::from_secs(1)).await;
-        Self { leader, cluster, shadow, _running: running, _stop: stop.drop_guard() }
+        Self { leader, cluster, shadow, of_leader, _running: running, _stop: stop.drop_guard() }
+    }
+
+    async fn stop_leader(&mut self) {
+        for running in self.of_leader.drain(..) {
+            running.stop().await;
+        }
     }
 
     fn user(&self) -> kube::Client {
@@ -126,6 +143,10 @@ impl Beside {
     }
 }
 
+fn service() -> Value {
+    json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}})
+}
+
 /// A client with this user agent, and so with this field manager.
 fn client_of(cluster: &TestCluster, user_agent: &'static str) -> kube::Client {
     let named = MapRequest::new(cluster.server.clone(), move |mut request: Request<kube::client::Body>| {
@@ -138,9 +159,7 @@ fn client_of(cluster: &TestCluster, user_agent: &'static str) -> kube::Client {
 #[tokio::test(start_paused = true)]
 async fn shadow_agrees_with_an_equal_leader_and_writes_nothing() {
     let beside = Beside::new(true).await;
-    let service =
-        json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
-    beside.create(&Resource::namespaced("", "v1", "services", "Service"), &service).await;
+    beside.create(&SERVICES, &service()).await;
     beside.create(&DEPLOYMENTS, &deployment("RollingUpdate", 3)).await;
     beside.settle().await;
     let template = json!({"spec": {"template": {"metadata": {"annotations": {"a": "b"}}}}});
@@ -192,6 +211,43 @@ async fn write_that_no_leader_makes_is_only_ours() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn leader_that_creates_no_slices_differs() {
+    let beside = Beside::with_leader(&["deployment-controller", "replicaset-controller"]).await;
+    beside.create(&SERVICES, &service()).await;
+    wait(Duration::from_secs(40)).await;
+    let report = beside.report();
+    let found: Vec<_> = report.differences.iter().map(|found| (found.kind, &*found.resource)).collect();
+    let expected = (DifferenceKind::OnlyOurs, "endpointslices.discovery.k8s.io");
+    assert_eq!(found, [expected], "{}", report.text());
+    assert_eq!(report.known_differences, [], "{}", report.text());
+    let line = "keleustes_shadow_differences_total{controller=\"endpointslice-controller\",kind=\"only_ours\",\
+                known=\"false\"} 1";
+    assert!(beside.cluster.metric(line), "{}", beside.cluster.metrics.text());
+}
+
+/// The original does not recreate a slice that it did not write itself, as after a restart.
+#[tokio::test(start_paused = true)]
+async fn deleted_slice_that_the_leader_does_not_recreate_is_a_known_difference() {
+    let mut beside = Beside::new(true).await;
+    beside.create(&SERVICES, &service()).await;
+    beside.settle().await;
+    beside.stop_leader().await;
+    let slice = beside.names(&SLICES).await.remove(0);
+    beside.delete(&SLICES, &slice).await;
+    wait(Duration::from_secs(40)).await;
+    let report = beside.report();
+    assert_eq!(report.differences, [], "{}", report.text());
+    let found: Vec<_> = report.known_differences.iter().map(|found| (found.kind, &*found.resource)).collect();
+    assert_eq!(found, [(DifferenceKind::OnlyOurs, "endpointslices.discovery.k8s.io")], "{}", report.text());
+    // Now the original would create it.
+    beside.patch(&SERVICES, "web", &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    wait(Duration::from_secs(40)).await;
+    let report = beside.report();
+    assert_eq!((report.differences.len(), report.known_differences.len()), (1, 1), "{}", report.text());
+    assert_eq!(beside.writes_of_the_shadow(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn write_that_only_the_leader_makes_is_reported() {
     let beside = Beside::new(true).await;
     beside.create(&DEPLOYMENTS, &deployment("RollingUpdate", 1)).await;
@@ -214,9 +270,7 @@ async fn write_that_only_the_leader_makes_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn interference_is_reported_with_what_was_expected() {
     let beside = Beside::new(true).await;
-    let service =
-        json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
-    beside.create(&Resource::namespaced("", "v1", "services", "Service"), &service).await;
+    beside.create(&SERVICES, &service()).await;
     beside.create(&DEPLOYMENTS, &deployment("RollingUpdate", 2)).await;
     beside.settle().await;
     let pod = beside.names(&PODS).await.remove(0);
@@ -225,9 +279,8 @@ async fn interference_is_reported_with_what_was_expected() {
     let set = beside.names(&REPLICA_SETS).await.remove(0);
     beside.patch(&REPLICA_SETS, &set, &json!({"spec": {"replicas": 5}})).await;
     beside.settle().await;
-    let slices = Resource::namespaced("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice");
-    let slice = beside.names(&slices).await.remove(0);
-    beside.patch(&slices, &slice, &json!({"ports": [{"name": "", "port": 81, "protocol": "TCP"}]})).await;
+    let slice = beside.names(&SLICES).await.remove(0);
+    beside.patch(&SLICES, &slice, &json!({"ports": [{"name": "", "port": 81, "protocol": "TCP"}]})).await;
     beside.settle().await;
     wait(Duration::from_secs(60)).await;
 

@@ -1,6 +1,10 @@
 //! Decisions and changes in order, and what the comparison says about them.
 
-use keleustes_objects::{Key, Uid};
+use std::sync::Arc;
+
+use keleustes_objects::{Key, PartialObjectMeta, Uid};
+use keleustes_plan::AnyObject;
+use serde_json::{Value, json};
 
 use super::super::effect::ObservedChange;
 use super::*;
@@ -148,9 +152,7 @@ fn write_of_the_leader_alone_is_counted_and_repeated_ones_share_a_line() {
     assert_eq!(comparison.counts()["deployment-controller"].differences, 2);
 }
 
-#[test]
-fn known_differences_are_counted_apart() {
-    let mut comparison = Comparison::new(WINDOW);
+fn create_slice() -> (Decider, Vec<Wanted>) {
     let collection = Collection {
         group: "discovery.k8s.io".into(),
         plural: "endpointslices".into(),
@@ -159,11 +161,65 @@ fn known_differences_are_counted_apart() {
     let effect = Effect::Create { name: String::new(), prefix: "web-".into(), owner: None };
     let slice = Wanted { effect: WriteEffect { collection, effect }, because: "it is missing".into() };
     let web = Decider { controller: "endpointslice-controller", queue: "endpoint_slice", ..decider("web") };
-    comparison.decided(&web, vec![slice.clone()], at(0));
-    comparison.decided(&web, vec![slice], at(30));
+    (web, vec![slice])
+}
+
+fn object(name: &str, version: &str, labels: &Value) -> Arc<dyn AnyObject> {
+    let metadata =
+        json!({"namespace": "shop", "name": name, "uid": name, "resourceVersion": version, "labels": labels});
+    let object: PartialObjectMeta = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+    Arc::new(object)
+}
+
+fn delete_slice(comparison: &mut Comparison) {
+    let slices = Resource::namespaced("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice");
+    let labels = json!({"kubernetes.io/service-name": "web",
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"});
+    let deleted = AnyChange { old: Some(object("web-a", "5", &labels)), new: None, resync: false };
+    comparison.note_change(&slices, &deleted, false);
+}
+
+fn known_and_unlisted(comparison: &Comparison) -> (u64, u64) {
     let counts = comparison.counts()["endpointslice-controller"];
-    assert_eq!((counts.differences, counts.known_differences), (0, 1));
-    assert!(comparison.differences().all(|there| there.known.is_some()));
+    let listed = comparison.differences().filter(|there| there.known.is_some()).count();
+    assert_eq!(listed > 0, counts.known_differences > 0);
+    (counts.known_differences, counts.differences)
+}
+
+#[test]
+fn known_differences_are_counted_apart() {
+    let (web, wanted) = create_slice();
+    let mut comparison = Comparison::new(WINDOW);
+    delete_slice(&mut comparison);
+    comparison.decided(&web, wanted.clone(), at(0));
+    comparison.decided(&web, wanted, at(30));
+    assert_eq!(known_and_unlisted(&comparison), (1, 0));
+}
+
+#[test]
+fn slice_that_the_leader_never_created_is_no_known_difference() {
+    let (web, wanted) = create_slice();
+    let mut comparison = Comparison::new(WINDOW);
+    comparison.decided(&web, wanted.clone(), at(0));
+    comparison.decided(&web, wanted, at(30));
+    assert_eq!(known_and_unlisted(&comparison), (0, 1));
+}
+
+#[test]
+fn lost_slice_is_no_excuse_once_the_service_has_changed() {
+    let (web, wanted) = create_slice();
+    let mut comparison = Comparison::new(WINDOW);
+    delete_slice(&mut comparison);
+    comparison.decided(&web, wanted.clone(), at(0));
+    comparison.decided(&web, wanted.clone(), at(30));
+    let services = Resource::namespaced("", "v1", "services", "Service");
+    let changed = AnyChange { old: None, new: Some(object("web", "9", &json!({}))), resync: false };
+    comparison.note_change(&services, &changed, false);
+    comparison.decided(&web, wanted.clone(), at(40));
+    comparison.decided(&web, wanted.clone(), at(69));
+    assert_eq!(known_and_unlisted(&comparison), (1, 0), "the leader has a window to create the slice");
+    comparison.decided(&web, wanted, at(70));
+    assert_eq!(known_and_unlisted(&comparison), (1, 1));
 }
 
 #[test]
