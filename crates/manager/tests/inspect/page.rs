@@ -9,7 +9,7 @@ use keleustes_objects::{Key, Resource};
 use serde_json::{Value, json};
 
 use crate::devtools::Browser;
-use crate::playground::{DEPLOYMENTS, Playground, deployment, wait_until_connected};
+use crate::playground::{DEPLOYMENTS, Manager, Playground, deployment, wait_until_connected};
 
 const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 pub(crate) const CLUSTER_ROLES: Resource =
@@ -31,12 +31,29 @@ async fn live_page_works_in_chromium() {
     search_leads_to_explanations(&mut browser);
     hostile_texts_are_shown_as_text(&playground, &mut browser).await;
     page_fits_a_phone_and_both_color_schemes(&mut browser);
+    what_waits_is_shown_with_its_reason(&playground, &mut browser).await;
     assert_eq!(browser.take_problems(), Vec::<String>::new(), "no console errors");
     if std::env::var_os("UPDATE_PICTURES").is_some() {
-        take_pictures(&playground, &mut browser).await;
+        take_pictures(&mut browser);
     }
     inline_scripts_are_refused(&mut browser);
     login_link_is_valid_once(&playground, &mut browser);
+}
+
+#[test]
+#[ignore = "needs Chromium; .ci/run page runs it"]
+fn page_of_a_second_manager_says_that_it_stands_by() {
+    let playground = Playground::start_with(&["--manager=off"]);
+    let mut browser = Browser::start();
+    let mut managers = Vec::new();
+    for role in ["leader", "standby"] {
+        let manager = Manager::start(&playground, &["--leader-elect=true"]);
+        browser.navigate(&format!("{}/debug/keleustes/", manager.url));
+        browser.wait_for(&format!("document.querySelector('#role-name').innerText === '{role}'"));
+        managers.push(manager);
+    }
+    browser.wait_for_text("#role-detail", "ready to take over");
+    assert_eq!(browser.take_problems(), Vec::<String>::new(), "no console errors");
 }
 
 /// Without a login the page is forbidden; the printed link logs in.
@@ -212,8 +229,8 @@ pub(crate) fn picture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures").join(format!("{name}.png"))
 }
 
-/// Writes the pictures of the documentation.
-async fn take_pictures(playground: &Playground, browser: &mut Browser) {
+/// A Deployment whose pods a quota refuses, and the slowest keys of the controllers.
+async fn what_waits_is_shown_with_its_reason(playground: &Playground, browser: &mut Browser) {
     let admin = playground.admin();
     let quota = json!({"metadata": {"name": "small"}, "spec": {"hard": {"pods": "8"}}});
     Call::raw(Method::POST, "/api/v1/namespaces/default/resourcequotas")
@@ -224,7 +241,15 @@ async fn take_pictures(playground: &Playground, browser: &mut Browser) {
     let mut web = deployment("web", "shop:1");
     web["spec"]["replicas"] = json!(8);
     Call::create(&DEPLOYMENTS, "default", &web).send(&admin).await.unwrap();
+    browser.wait_for_text("#waiting", "default/web-");
     browser.wait_for_text("#waiting", "exceeded quota");
+    browser.wait_for_text("#waiting", "the next attempt is");
+    let slowest = "[...document.querySelectorAll('#controllers .slowest')].some((cell) => cell.innerText.includes('default/web'))";
+    browser.wait_for(slowest);
+}
+
+/// Writes the pictures of the documentation.
+fn take_pictures(browser: &mut Browser) {
     browser.set_size(1280, 860, false);
     for scheme in ["light", "dark"] {
         browser.set_color_scheme(scheme);
