@@ -33,7 +33,8 @@ fn refuse_pods(cluster: &TestCluster, fault: InjectedFault) {
 async fn quota_is_exhausted() {
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"namespace": "shop", "name": "small"},
         "spec": {"hard": {"pods": "1"}}, "status": {"hard": {"pods": "1"}, "used": {"pods": "1"}}});
-    let stuck = Stuck::new(&WORKLOADS, &[quota.clone(), deployment("RollingUpdate", 3)]).await;
+    let controllers = [WORKLOADS[0], WORKLOADS[1], "resourcequota-controller"];
+    let stuck = Stuck::new(&controllers, &[quota.clone(), deployment("RollingUpdate", 3)]).await;
     stuck.names_cause("quota", "deployment/web", "exceeded quota: small").await;
     stuck.names_cause("quota-itself", "quota/small", "exhausted: pods is at its limit of 1").await;
 }
@@ -146,9 +147,9 @@ async fn selector_matches_nothing() {
 async fn disruption_budget_forbids_evictions() {
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"namespace": "shop", "name": "web", "generation": 1},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
-        "status": {"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "disruptionsAllowed": 0}});
-    let stuck = Stuck::new(&[], &[budget]).await;
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    let stuck = Stuck::new(&["disruption-controller"], &[budget, pod("web-1", &ready)]).await;
     stuck.names_cause("disruption-budget", "pdb/web", "allows no evictions: 1 of 1 pods are healthy").await;
 }
 
