@@ -70,6 +70,9 @@ const UNWANTED: [&str; 18] = [
     "ControllerResizeError",
 ];
 
+/// Reasons of an autoscaler that is able to scale, and waits with it.
+const STABILIZED: [&str; 2] = ["ScaleUpStabilized", "ScaleDownStabilized"];
+
 /// What is wrong with an object, the most important first.
 #[must_use]
 pub fn findings(object: &Value, now: Time) -> Vec<Finding> {
@@ -174,11 +177,15 @@ fn conditions(object: &Value, found: &mut Vec<Finding>) {
         let (name, status) = (text(condition, "/type"), text(condition, "/status"));
         let is_bad = WANTED.contains(&name) && matches!(status, "False" | "Unknown")
             || UNWANTED.contains(&name) && status == "True";
+        let (reason, message) = (text(condition, "/reason"), text(condition, "/message"));
+        if name == "AbleToScale" && status == "True" && STABILIZED.contains(&reason) {
+            let line = format!("the stabilization window keeps its size ({reason}){}", with_message(message));
+            push(found, Weight::Passing, line);
+        }
         // A node without Ready has a finding of its own.
         if !is_bad || name == "Ready" && text(object, "/kind") == "Node" {
             continue;
         }
-        let (reason, message) = (text(condition, "/reason"), text(condition, "/message"));
         let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
         let weight = match name {
             "ScalingActive" | "AbleToScale" | "NamespaceFinalizersRemaining" | "Failed" | "Denied" => {

@@ -57,6 +57,16 @@ fn each_kind_names_what_blocks_it() {
             json!({"kind": "ResourceQuota", "status": {"hard": {"pods": "2"}, "used": {"pods": "2"}}}),
             "exhausted: pods is at its limit of 2",
         ),
+        (
+            json!({"kind": "HorizontalPodAutoscaler", "status": {"conditions": [{"type": "AbleToScale", "status": "True",
+                "reason": "ScaleUpStabilized", "message": "recent recommendations were lower"}]}}),
+            "the stabilization window keeps its size (ScaleUpStabilized): recent recommendations were lower",
+        ),
+        (
+            json!({"kind": "HorizontalPodAutoscaler", "status": {"conditions": [{"type": "AbleToScale", "status": "True",
+                "reason": "ReadyForNewScale", "message": "recommended size matches current size"}]}}),
+            "",
+        ),
         (json!({"kind": "CronJob", "spec": {"suspend": true}}), "suspended: spec.suspend is true"),
         (
             json!({"kind": "Node", "status": {"conditions": [{"type": "Ready", "status": "Unknown",
