@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use keleustes_client::layers::{LimitedBy, RateLimitWaits};
 use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta};
 use keleustes_plan::{
     AnyChange, Applied, BoxFuture, Context, Controller, Effects, EnqueueTiming, EnqueuedItem, FetchResult,
@@ -84,6 +85,8 @@ pub(crate) struct RunningLoop {
     /// How many failures of an item were caused by an API server outage. Kept only for loops with a retry
     /// limit.
     outage_failures: Mutex<BTreeMap<Item, u32>>,
+    /// The requests of running reconciles that wait for a rate limit.
+    rate_limit_waits: Mutex<BTreeMap<Item, Arc<RateLimitWaits>>>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) status_coalescer: Arc<Mutex<StatusCoalescer>>,
     pub(crate) executor: Executor,
@@ -235,6 +238,7 @@ pub async fn start(
             queue: queue.clone(),
             counters: LoopCounters::default(),
             outage_failures: Mutex::default(),
+            rate_limit_waits: Mutex::default(),
             gate,
             status_coalescer,
             executor,
@@ -436,6 +440,7 @@ impl RunningLoop {
     }
 
     async fn work(self: Arc<Self>) {
+        let waits = Arc::<RateLimitWaits>::default();
         while let Some(item) = self.queue.next().await {
             if self.stop.is_cancelled() {
                 return;
@@ -449,7 +454,9 @@ impl RunningLoop {
                 GateDecision::Proceed => {
                     let (lists, began) = (self.gate.list_count(), self.clocks.monotonic());
                     self.status_coalescer.lock().begin_reconcile(item.key());
-                    let result = AssertUnwindSafe(self.sync(&item)).catch_unwind().await;
+                    self.rate_limit_waits.lock().insert(item.clone(), waits.clone());
+                    let result = AssertUnwindSafe(waits.observe(self.sync(&item))).catch_unwind().await;
+                    self.rate_limit_waits.lock().remove(&item);
                     self.requeue(&item, result.unwrap_or_else(|panic| Err(self.contain_panic(&*panic))));
                     self.log_if_slow(&item, began);
                     if self.gate.list_count() != lists {
@@ -463,6 +470,12 @@ impl RunningLoop {
             }
             self.queue.done(&item);
         }
+    }
+
+    /// The request of a running reconcile that has waited longest for a rate limit, and since when.
+    pub(crate) fn rate_limit_wait(&self, item: &Item) -> Option<(LimitedBy, Duration)> {
+        let (limited_by, since) = self.rate_limit_waits.lock().get(item)?.longest()?;
+        Some((limited_by, self.clocks.monotonic().saturating_sub(since.elapsed())))
     }
 
     async fn sync(&self, item: &Item) -> Result<Requeue, ReconcileError> {

@@ -7,6 +7,7 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use tower::{BoxError, ServiceExt as _};
 
+use super::rate_limit_waits::{self, LimitedBy};
 use super::{HttpService, Middleware, RequestObserver, ResponseBody};
 use crate::api_error;
 use crate::call::ERROR_BYTES_MAX;
@@ -47,7 +48,7 @@ impl Middleware for RetryAfter {
             };
             drain(response.into_body()).await;
             tracing::debug!(method = %again.method(), path = again.uri().path(), code = status.as_u16(), ?wait, "retrying after Retry-After");
-            tokio::time::sleep(wait).await;
+            rate_limit_waits::wait(LimitedBy::ApiServer, wait).await;
             if let Some(observer) = &self.observer {
                 observer.retried(again.method(), &self.host, status.as_u16());
             }

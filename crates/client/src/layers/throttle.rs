@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{BoxError, ServiceExt as _};
 
+use super::rate_limit_waits::{self, LimitedBy};
 use super::{HttpService, Middleware, RequestObserver, ResponseBody, is_watch};
 
 /// The rate limit of a client.
@@ -54,9 +55,7 @@ impl Middleware for Throttle {
             return inner.oneshot(request).await;
         }
         let wait = self.reserve(Instant::now());
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
-        }
+        rate_limit_waits::wait(LimitedBy::Client, wait).await;
         if let Some(observer) = &self.observer {
             observer.throttled(request.method(), &self.host, wait);
         }

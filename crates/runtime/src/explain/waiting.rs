@@ -1,8 +1,9 @@
-//! What an item of a running loop waits for: the gate, its backoff, a delay, coalesced statuses.
+//! What an item of a running loop waits for: the gate, its backoff, a rate limit, a delay, coalesced statuses.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use keleustes_client::layers::LimitedBy;
 use keleustes_objects::{Key, Resource};
 use keleustes_plan::Item;
 
@@ -62,6 +63,10 @@ impl Explainer {
         if state.failures > 0 {
             let error = self.last_error(a_loop.controller, &state.item);
             let until = match state.due {
+                _ if state.processing_since.is_some() => match self.rate_limit_wait(a_loop, state) {
+                    Some(wait) => format!("the next attempt is {wait}"),
+                    None => "the next attempt has begun".to_owned(),
+                },
                 Some(due) if due > now => format!("the next attempt is at {}", self.at(due)),
                 _ => "the next attempt is due".to_owned(),
             };
@@ -72,10 +77,9 @@ impl Explainer {
         }
         if let Some(since) = state.processing_since {
             let took = duration(whole_seconds(now.saturating_sub(since)));
-            return Some(Finding {
-                weight: Weight::Passing,
-                text: format!("it is being reconciled for {took}"),
-            });
+            let wait = self.rate_limit_wait(a_loop, state).map(|wait| format!(", {wait}"));
+            let text = format!("it is being reconciled for {took}{}", wait.unwrap_or_default());
+            return Some(Finding { weight: Weight::Passing, text });
         }
         if state.queued {
             let depth = a_loop.queue.counts().queued;
@@ -85,6 +89,21 @@ impl Explainer {
         let due = state.due.filter(|due| *due > now && status_held_until != Some(*due))?;
         let text = format!("the controller looks again at {}", self.at(due));
         Some(Finding { weight: Weight::Passing, text })
+    }
+
+    /// Since when the running reconcile of an item waits for a rate limit.
+    fn rate_limit_wait(&self, a_loop: &RunningLoop, state: &ItemState) -> Option<String> {
+        let (limited_by, since) = a_loop.rate_limit_wait(&state.item)?;
+        let whose = match limited_by {
+            LimitedBy::Client => "--kube-api-qps",
+            LimitedBy::ApiServer => "Retry-After of the API server",
+        };
+        let ago = self.clocks.monotonic().saturating_sub(since);
+        let since = jiff::Timestamp::from_nanosecond(
+            i128::from(self.clocks.wall_nanoseconds()) - i128::try_from(ago.as_nanos()).unwrap_or(0),
+        );
+        let since = since.unwrap_or_default().strftime("%H:%M:%S");
+        Some(format!("waiting for the rate limit since {since} ({whose})"))
     }
 
     /// The error of the latest failed reconcile of an item.

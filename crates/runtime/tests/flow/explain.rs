@@ -7,13 +7,14 @@ mod journal;
 mod situations;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_client::Call;
 use keleustes_controllers::{ControllersOptions, enabled_controllers};
 use keleustes_objects::Resource;
 use keleustes_runtime::explain::{ExplainRequest, Explainer, Explanation};
-use keleustes_runtime::loops::RunningController;
+use keleustes_runtime::loops::{self, RunningController};
 use serde_json::{Value, json};
 
 use crate::test_cluster::{TestCluster, wait};
@@ -32,6 +33,17 @@ impl Stuck {
     }
 
     pub(crate) async fn on(cluster: TestCluster, controllers: &[&str], objects: &[Value]) -> Self {
+        let client = cluster.client();
+        Self::with_client(cluster, client, controllers, objects).await
+    }
+
+    /// The controllers use this client.
+    pub(crate) async fn with_client(
+        cluster: TestCluster,
+        client: kube::Client,
+        controllers: &[&str],
+        objects: &[Value],
+    ) -> Self {
         cluster
             .server
             .seed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}))
@@ -51,7 +63,12 @@ impl Stuck {
         let inspection = cluster.context.inspection.clone();
         inspection.register(&chosen);
         inspection.start_leading();
-        let running = cluster.start_all(chosen).await;
+        loops::prepare(&chosen, &cluster.caches);
+        let mut running = Vec::new();
+        for controller in chosen {
+            let started = loops::start(controller, &cluster.context, client.clone(), Arc::new(|_| {}));
+            running.push(started.await.unwrap());
+        }
         let explainer = cluster.explainer();
         Self { cluster, explainer, _running: running }
     }
