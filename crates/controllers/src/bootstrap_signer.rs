@@ -32,7 +32,6 @@ const TOKEN_NAME_PREFIX: &str = "bootstrap-token-";
 #[must_use]
 pub fn controller(options: BootstrapSignerOptions) -> Controller {
     Controller::new("bootstrap-signer-controller")
-        .also_known_as(&["bootstrapsigner"])
         .service_account("bootstrap-signer")
         .may_write(&[
             Grant { group: "", resource: "secrets", verbs: &["get", "list", "watch"] },

@@ -25,7 +25,6 @@ const FAILED: &str = "Failed";
 #[must_use]
 pub fn controller() -> Controller {
     Controller::new("certificatesigningrequest-cleaner-controller")
-        .also_known_as(&["csrcleaner"])
         .service_account("certificate-controller")
         .may_write(&[Grant {
             group: "certificates.k8s.io",

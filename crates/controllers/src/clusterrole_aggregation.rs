@@ -10,7 +10,6 @@ use serde_json::json;
 #[must_use]
 pub fn controller() -> Controller {
     Controller::new(NAME)
-        .also_known_as(&["clusterrole-aggregation"])
         .service_account(NAME)
         .may_write(&[Grant {
             group: "rbac.authorization.k8s.io",

@@ -14,7 +14,6 @@ use crate::replicaset::{AGE_RATIO, ReplicaSetOptions, Replicated, replica_loop};
 #[must_use]
 pub fn controller(options: &ReplicaSetOptions) -> Controller {
     Controller::new("replicationcontroller-controller")
-        .also_known_as(&["replicationcontroller"])
         .service_account("replication-controller")
         .event_component("replication-controller")
         .metrics([&AGE_RATIO])
@@ -124,7 +123,7 @@ mod tests {
     fn names_grants_workers_and_rate_limits_equal_the_original_s() {
         let controller = controller(&ReplicaSetOptions::default());
         assert_eq!(
-            (controller.name, controller.aliases),
+            (controller.name, crate::names::aliases_of(controller.name)),
             ("replicationcontroller-controller", &["replicationcontroller"][..])
         );
         assert_eq!(

@@ -43,7 +43,6 @@ static DURATIONS: Metric = Metric::histogram(
 #[must_use]
 pub fn controller(options: &RootCaCertificatePublisherOptions) -> Controller {
     Controller::new("root-ca-certificate-publisher-controller")
-        .also_known_as(&["root-ca-cert-publisher"])
         .service_account("root-ca-cert-publisher")
         .may_write(&[Grant { group: "", resource: "configmaps", verbs: &["create", "update"] }])
         .metrics([&SYNCS, &DURATIONS])
@@ -292,7 +291,7 @@ mod tests {
     fn controller_has_upstreams_names_and_numbers() {
         let mut controller = controller(&RootCaCertificatePublisherOptions::default());
         assert_eq!(controller.name, "root-ca-certificate-publisher-controller");
-        assert_eq!(controller.aliases, ["root-ca-cert-publisher"]);
+        assert_eq!(crate::names::aliases_of(controller.name), ["root-ca-cert-publisher"]);
         assert_eq!(controller.service_account, Some("root-ca-cert-publisher"));
         assert_eq!(controller.event_component, None);
         assert!(

@@ -13,7 +13,6 @@ const ACCOUNT: &str = "default";
 #[must_use]
 pub fn controller() -> Controller {
     Controller::new("serviceaccount-controller")
-        .also_known_as(&["serviceaccount"])
         .service_account("service-account-controller")
         .may_write(&[Grant { group: "", resource: "serviceaccounts", verbs: &["create"] }])
         .with_loop(
@@ -195,7 +194,7 @@ mod tests {
     fn controller_has_upstreams_names_and_numbers() {
         let controller = controller();
         assert_eq!(
-            (controller.name, controller.aliases),
+            (controller.name, crate::names::aliases_of(controller.name)),
             ("serviceaccount-controller", &["serviceaccount"][..])
         );
         assert_eq!(controller.event_component, None);

@@ -11,7 +11,6 @@ use keleustes_plan::{Change, Controller, Effects, Grant, Loop, Plan, View, Write
 #[must_use]
 pub fn controller() -> Controller {
     Controller::new("token-cleaner-controller")
-        .also_known_as(&["tokencleaner"])
         .service_account("token-cleaner")
         .may_write(&[
             Grant { group: "", resource: "secrets", verbs: &["get", "list", "watch", "delete"] },
@@ -253,7 +252,7 @@ mod tests {
     fn descriptor_matches_the_role_and_allows_no_retries() {
         let controller = controller();
         assert_eq!(
-            (controller.name, controller.aliases),
+            (controller.name, crate::names::aliases_of(controller.name)),
             ("token-cleaner-controller", &["tokencleaner"][..])
         );
         assert_eq!(controller.service_account, Some("token-cleaner"));

@@ -11,7 +11,6 @@ use serde_json::json;
 #[must_use]
 pub fn controller() -> Controller {
     Controller::new(NAME)
-        .also_known_as(&["ttl"])
         .service_account(NAME)
         .may_write(&[Grant { group: "", resource: "nodes", verbs: &["list", "patch", "update", "watch"] }])
         .with_loop(the_loop())
@@ -285,7 +284,7 @@ mod tests {
     #[test]
     fn controller_has_upstreams_names_and_numbers() {
         let controller = controller();
-        assert_eq!(controller.aliases, ["ttl"]);
+        assert_eq!(crate::names::aliases_of(controller.name), ["ttl"]);
         assert_eq!((controller.service_account, controller.event_component), (Some("ttl-controller"), None));
         assert!(controller.metrics.is_empty() && controller.debug_handler.is_none());
         let a_loop = the_loop();

@@ -14,10 +14,8 @@ use crate::{
 
 /// A controller: its name, its identity and its loops.
 pub struct Controller {
-    /// The canonical name, as `--controllers` takes it.
+    /// The canonical name, as `--controllers` takes it; its alias is in the table of upstream's controllers.
     pub name: &'static str,
-    /// Older names that `--controllers` also accepts.
-    pub aliases: &'static [&'static str],
     /// The service account whose credentials it uses with `--use-service-account-credentials`; `None` uses the
     /// manager's own credentials.
     pub service_account: Option<&'static str>,
@@ -207,7 +205,6 @@ impl Controller {
     pub fn new(name: &'static str) -> Self {
         Self {
             name,
-            aliases: &[],
             service_account: None,
             event_component: None,
             grants: &[],
@@ -217,13 +214,6 @@ impl Controller {
             debug_handler: None,
             loops: Vec::new(),
         }
-    }
-
-    /// Sets the older names that `--controllers` also accepts.
-    #[must_use]
-    pub fn also_known_as(mut self, aliases: &'static [&'static str]) -> Self {
-        self.aliases = aliases;
-        self
     }
 
     /// Sets the service account whose credentials it uses.

@@ -295,7 +295,7 @@ fn put_has_the_cached_version_and_neither_404_nor_409_is_an_error() {
 fn descriptor_matches_the_roles() {
     let controller = controller(BootstrapSignerOptions { hmac_sha256: fake_hmac });
     assert_eq!(
-        (controller.name, controller.aliases),
+        (controller.name, crate::names::aliases_of(controller.name)),
         ("bootstrap-signer-controller", &["bootstrapsigner"][..])
     );
     assert_eq!(controller.service_account, Some("bootstrap-signer"));

@@ -25,7 +25,6 @@ use crate::certificates::{
 #[must_use]
 pub fn controller() -> Controller {
     Controller::new("certificatesigningrequest-approving-controller")
-        .also_known_as(&["csrapproving"])
         .service_account("certificate-controller")
         .may_write(GRANTS)
         .with_loop(

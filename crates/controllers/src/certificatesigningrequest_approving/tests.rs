@@ -283,7 +283,7 @@ fn controller_has_the_originals_names_and_numbers() {
     let controller = controller();
     assert_eq!(controller.name, "certificatesigningrequest-approving-controller");
     assert_eq!(
-        (controller.aliases, controller.service_account),
+        (crate::names::aliases_of(controller.name), controller.service_account),
         (&["csrapproving"][..], Some("certificate-controller"))
     );
     assert!(controller.event_component.is_none() && controller.metrics.is_empty());

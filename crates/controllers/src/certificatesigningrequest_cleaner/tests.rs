@@ -218,7 +218,7 @@ fn failed_delete_does_not_stop_the_others_and_is_not_retried() {
 fn descriptor_matches_the_role() {
     let controller = controller();
     assert_eq!(controller.name, "certificatesigningrequest-cleaner-controller");
-    assert_eq!(controller.aliases, ["csrcleaner"]);
+    assert_eq!(crate::names::aliases_of(controller.name), ["csrcleaner"]);
     assert_eq!(controller.service_account, Some("certificate-controller"));
     assert!(controller.event_component.is_none() && controller.metrics.is_empty());
     let [a_loop] = &controller.loops[..] else { panic!("one loop") };

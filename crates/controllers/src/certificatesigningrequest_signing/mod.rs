@@ -50,7 +50,6 @@ const NANOSECONDS: i128 = 1_000_000_000;
 #[must_use]
 pub fn controller(options: &CertificateSigningRequestSigningOptions) -> Option<Controller> {
     let controller = Controller::new("certificatesigningrequest-signing-controller")
-        .also_known_as(&["csrsigning"])
         .service_account("certificate-controller")
         .may_write(GRANTS);
     let add_loop = |controller: Controller, signer: &BuiltInSigner| {

@@ -345,7 +345,7 @@ fn each_signer_with_a_ca_has_a_loop_of_its_own() {
     let controller = controller(&options(&all)).unwrap();
     assert_eq!(controller.name, "certificatesigningrequest-signing-controller");
     assert_eq!(
-        (controller.aliases, controller.service_account),
+        (crate::names::aliases_of(controller.name), controller.service_account),
         (&["csrsigning"][..], Some("certificate-controller"))
     );
     assert!(controller.event_component.is_none() && controller.metrics.is_empty());

@@ -56,7 +56,6 @@ static CREATION_SKEW: Metric = Metric::histogram(
 pub fn controller(options: &CronJobOptions) -> Controller {
     let zones = &options.time_zones;
     Controller::new(NAME)
-        .also_known_as(&["cronjob"])
         .service_account(NAME)
         .event_component(NAME)
         .metrics([&CREATION_SKEW])

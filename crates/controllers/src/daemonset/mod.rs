@@ -46,7 +46,6 @@ impl Default for DaemonSetOptions {
 pub fn controller(options: &DaemonSetOptions) -> Controller {
     let nodes = enqueue::NodeEnqueue { comparison_operators: options.comparison_operators };
     Controller::new("daemonset-controller")
-        .also_known_as(&["daemonset"])
         .service_account("daemon-set-controller")
         .event_component("daemonset-controller")
         .may_write(&[

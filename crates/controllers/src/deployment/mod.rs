@@ -68,7 +68,6 @@ mod annotations {
 #[must_use]
 pub fn controller(options: &DeploymentOptions) -> Controller {
     Controller::new("deployment-controller")
-        .also_known_as(&["deployment"])
         .service_account("deployment-controller")
         .event_component("deployment-controller")
         .may_write(&[

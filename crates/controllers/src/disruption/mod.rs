@@ -75,7 +75,6 @@ pub fn controller(options: DisruptionOptions) -> Controller {
     // Not through `Loop::workers`, which starts at least one.
     budgets.workers = options.workers;
     Controller::new(NAME)
-        .also_known_as(&["disruption"])
         .service_account(NAME)
         .event_component("controllermanager")
         .may_write(&[

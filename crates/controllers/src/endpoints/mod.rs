@@ -43,7 +43,6 @@ const RETRIES_MAX: u32 = 15;
 #[must_use]
 pub fn controller(options: &EndpointsOptions) -> Controller {
     Controller::new("endpoints-controller")
-        .also_known_as(&["endpoint"])
         .service_account(COMPONENT)
         .event_component(COMPONENT)
         .may_write(&[

@@ -69,7 +69,6 @@ const LIMITER: RateLimiter = RateLimiter { base_delay: Duration::from_secs(1), .
 #[must_use]
 pub fn controller(options: &EndpointSliceOptions) -> Controller {
     Controller::new(NAME)
-        .also_known_as(&["endpointslice"])
         .service_account(NAME)
         .event_component("endpoint-slice-controller")
         .may_write(&[Grant {

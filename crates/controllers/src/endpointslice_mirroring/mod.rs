@@ -61,7 +61,6 @@ const LIMITER: RateLimiter = RateLimiter {
 #[must_use]
 pub fn controller(options: &EndpointSliceMirroringOptions) -> Controller {
     Controller::new("endpointslice-mirroring-controller")
-        .also_known_as(&["endpointslicemirroring"])
         .service_account("endpointslicemirroring-controller")
         .event_component("endpoint-slice-mirroring-controller")
         .may_write(&[

@@ -191,7 +191,7 @@ fn slice(name: &str) -> Value {
 #[test]
 fn controller_has_upstreams_names_and_numbers() {
     let controller = controller(&EndpointSliceMirroringOptions::default());
-    assert_eq!(controller.aliases, ["endpointslicemirroring"]);
+    assert_eq!(crate::names::aliases_of(controller.name), ["endpointslicemirroring"]);
     assert_eq!(controller.service_account, Some("endpointslicemirroring-controller"));
     assert_eq!(controller.event_component, Some("endpoint-slice-mirroring-controller"));
     assert!(controller.debug_handler.is_none());

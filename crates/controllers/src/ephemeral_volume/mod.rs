@@ -51,7 +51,6 @@ static CREATE_FAILURES_TOTAL: Metric = Metric::counter(
 #[must_use]
 pub fn controller(options: EphemeralVolumeOptions) -> Controller {
     Controller::new("ephemeral-volume-controller")
-        .also_known_as(&["ephemeral-volume"])
         .service_account("ephemeral-volume-controller")
         .event_component("ephemeral_volume")
         .metrics([&CREATE_TOTAL, &CREATE_FAILURES_TOTAL])

@@ -72,7 +72,7 @@ fn descriptor_matches_the_role() {
     let controller = controller(EphemeralVolumeOptions { workers: 7 });
     assert_eq!(controller.name, "ephemeral-volume-controller");
     assert_eq!(
-        (controller.aliases, controller.service_account),
+        (crate::names::aliases_of(controller.name), controller.service_account),
         (&["ephemeral-volume"][..], Some("ephemeral-volume-controller"))
     );
     assert!(controller.debug_handler.is_none());

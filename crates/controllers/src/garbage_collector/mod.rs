@@ -70,7 +70,6 @@ pub fn controller(options: &GarbageCollectorOptions) -> Controller {
     let memory = Memory::new(Graph::new(options.hash_key));
     let debug_graph = memory.clone();
     Controller::new("garbage-collector-controller")
-        .also_known_as(&["garbagecollector"])
         .service_account("generic-garbage-collector")
         .event_component("garbage-collector-controller")
         .may_write(&[Grant {

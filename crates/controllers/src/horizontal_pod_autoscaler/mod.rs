@@ -92,7 +92,6 @@ impl HorizontalPodAutoscalerOptions {
 #[must_use]
 pub fn controller(options: &HorizontalPodAutoscalerOptions) -> Controller {
     Controller::new("horizontal-pod-autoscaler-controller")
-        .also_known_as(&["horizontalpodautoscaling"])
         .service_account("horizontal-pod-autoscaler")
         .event_component("horizontal-pod-autoscaler")
         .may_write(&[

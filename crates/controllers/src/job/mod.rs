@@ -109,7 +109,6 @@ pub fn controller(options: &JobOptions) -> Controller {
     }
     let own_options = options.clone();
     Controller::new("job-controller")
-        .also_known_as(&["job"])
         .service_account("job-controller")
         .event_component("job-controller")
         .metrics(metrics::ALL)

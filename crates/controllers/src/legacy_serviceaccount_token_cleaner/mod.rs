@@ -49,7 +49,6 @@ const NANOSECONDS_PER_SECOND: i128 = 1_000_000_000;
 #[must_use]
 pub fn controller(options: LegacyTokenCleanerOptions) -> Controller {
     Controller::new("legacy-serviceaccount-token-cleaner-controller")
-        .also_known_as(&["legacy-service-account-token-cleaner"])
         .service_account("legacy-service-account-token-cleaner")
         .may_write(&[
             Grant { group: "", resource: "configmaps", verbs: &["get"] },

@@ -70,7 +70,7 @@ const DELETED: &str =
 fn descriptor_matches_the_role() {
     let controller = controller(LegacyTokenCleanerOptions::default());
     assert_eq!(controller.name, "legacy-serviceaccount-token-cleaner-controller");
-    assert_eq!(controller.aliases, ["legacy-service-account-token-cleaner"]);
+    assert_eq!(crate::names::aliases_of(controller.name), ["legacy-service-account-token-cleaner"]);
     assert_eq!(controller.service_account, Some("legacy-service-account-token-cleaner"));
     assert!(controller.event_component.is_none() && controller.metrics.is_empty());
     let [a_loop] = &controller.loops[..] else { panic!("one loop") };

@@ -53,7 +53,6 @@ const LIMITER: RateLimiter = RateLimiter { max_delay: Duration::from_secs(60), .
 #[must_use]
 pub fn controller(options: &NamespaceOptions) -> Controller {
     Controller::new("namespace-controller")
-        .also_known_as(&["namespace"])
         .service_account("namespace-controller")
         .qps_multiplier(QpsMultiplier { qps: 20, burst: 100 })
         .may_write(&[

@@ -155,7 +155,10 @@ fn controller_has_upstreams_names_and_numbers() {
     assert_eq!((settings.workers, settings.sync_period), (10, Duration::from_secs(300)));
     let settings = NamespaceOptions { workers: 3, sync_period: Duration::from_secs(7) };
     let mut controller = controller(&settings);
-    assert_eq!((controller.name, controller.aliases), ("namespace-controller", &["namespace"][..]));
+    assert_eq!(
+        (controller.name, crate::names::aliases_of(controller.name)),
+        ("namespace-controller", &["namespace"][..])
+    );
     assert_eq!(controller.service_account, Some("namespace-controller"));
     assert_eq!(controller.event_component, None);
     assert_eq!(controller.qps_multiplier, QpsMultiplier { qps: 20, burst: 100 });

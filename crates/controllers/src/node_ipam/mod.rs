@@ -46,7 +46,6 @@ pub fn controller(options: &NodeIpamOptions) -> Result<Option<Controller>, Const
     let configuration =
         configuration::read(options).map_err(|message| ConstructionError { controller: NAME, message })?;
     let controller = Controller::new(NAME)
-        .also_known_as(&["nodeipam"])
         .service_account("node-controller")
         .event_component("cidrAllocator")
         .may_write(&[Grant { group: "", resource: "nodes", verbs: &["list", "watch", "patch"] }])

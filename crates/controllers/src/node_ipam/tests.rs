@@ -218,7 +218,10 @@ fn controller_is_skipped_without_the_flag_and_wrong_ranges_fail_its_construction
     assert_eq!(error.controller, "node-ipam-controller");
     assert_eq!(error.to_string(), "invalid CIDR[0]: <nil> (invalid CIDR address: malformed)");
     let built = controller(&options("10.0.0.0/16")).unwrap().unwrap();
-    assert_eq!((built.name, built.aliases), ("node-ipam-controller", &["nodeipam"][..]));
+    assert_eq!(
+        (built.name, crate::names::aliases_of(built.name)),
+        ("node-ipam-controller", &["nodeipam"][..])
+    );
     assert_eq!(built.service_account, Some("node-controller"));
     assert_eq!(built.event_component, Some("cidrAllocator"));
     assert!(built.debug_handler.is_none());

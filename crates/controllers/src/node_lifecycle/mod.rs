@@ -68,7 +68,6 @@ impl Default for NodeLifecycleOptions {
 pub fn controller(options: NodeLifecycleOptions) -> Controller {
     let cluster_state: Memory<ClusterState> = Memory::default();
     Controller::new("node-lifecycle-controller")
-        .also_known_as(&["nodelifecycle"])
         .service_account("node-controller")
         .event_component("node-controller")
         .may_write(&[

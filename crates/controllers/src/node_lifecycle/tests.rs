@@ -133,7 +133,10 @@ fn lease(name: &str, at: u32) -> Value {
 #[test]
 fn controller_has_upstreams_names_and_defaults() {
     let controller = controller(NodeLifecycleOptions::default());
-    assert_eq!((controller.name, controller.aliases), ("node-lifecycle-controller", &["nodelifecycle"][..]));
+    assert_eq!(
+        (controller.name, crate::names::aliases_of(controller.name)),
+        ("node-lifecycle-controller", &["nodelifecycle"][..])
+    );
     assert_eq!(controller.service_account, Some("node-controller"));
     assert_eq!(controller.event_component, Some("node-controller"));
     assert!(controller.debug_handler.is_none() && controller.observer.is_none());

@@ -113,7 +113,6 @@ pub fn controller(options: AttachDetachOptions) -> Controller {
         .reads_unwatched::<CsiDriver>(POPULATED)
         .reads_unwatched::<VolumeAttachment>(POPULATED);
     Controller::new(NAME)
-        .also_known_as(&["attachdetach"])
         .service_account("attachdetach-controller")
         .event_component("attachdetach-controller")
         .metrics(metrics::ALL)

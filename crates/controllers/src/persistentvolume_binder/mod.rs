@@ -136,7 +136,6 @@ pub fn controller(options: &PersistentVolumeBinderOptions) -> Controller {
         .enqueue_on::<PersistentVolumeClaim>(enqueue_volume_of_deleted_claim)
         .enqueue_on::<Pod>(enqueue_volume_of_recycler_pod);
     Controller::new("persistentvolume-binder-controller")
-        .also_known_as(&["persistentvolume-binder"])
         .service_account("persistent-volume-binder")
         .event_component("persistentvolume-controller")
         .metrics(metrics::ALL)

@@ -37,7 +37,6 @@ const WORKERS: usize = 10;
 #[must_use]
 pub fn controller() -> Controller {
     Controller::new("persistentvolume-expander-controller")
-        .also_known_as(&["persistentvolume-expander"])
         .service_account("expand-controller")
         .event_component("volume_expand")
         .may_write(&[

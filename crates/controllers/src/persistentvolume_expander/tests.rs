@@ -63,7 +63,7 @@ fn sync(mut cluster: RehearsalCluster) -> String {
 fn descriptor_matches_the_role() {
     let controller = controller();
     assert_eq!(controller.name, "persistentvolume-expander-controller");
-    assert_eq!(controller.aliases, ["persistentvolume-expander"]);
+    assert_eq!(crate::names::aliases_of(controller.name), ["persistentvolume-expander"]);
     assert_eq!(controller.service_account, Some("expand-controller"));
     assert_eq!(controller.event_component, Some("volume_expand"));
     let [a_loop] = &controller.loops[..] else { panic!("one loop") };

@@ -24,7 +24,6 @@ const BOUND: &str = "Bound";
 #[must_use]
 pub fn controller() -> Controller {
     Controller::new("persistentvolume-protection-controller")
-        .also_known_as(&["pv-protection"])
         .service_account("pv-protection-controller")
         .may_write(&[
             Grant { group: "", resource: "persistentvolumes", verbs: &["get", "list", "update", "watch"] },

@@ -53,7 +53,7 @@ fn descriptor_matches_the_role() {
     let controller = controller();
     assert_eq!(controller.name, "persistentvolume-protection-controller");
     assert_eq!(
-        (controller.aliases, controller.service_account),
+        (crate::names::aliases_of(controller.name), controller.service_account),
         (&["pv-protection"][..], Some("pv-protection-controller"))
     );
     assert!(controller.event_component.is_none() && controller.metrics.is_empty());

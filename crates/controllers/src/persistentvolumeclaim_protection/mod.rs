@@ -47,7 +47,6 @@ impl Default for ClaimProtectionOptions {
 pub fn controller(options: ClaimProtectionOptions) -> Controller {
     let report_unused = options.report_unused;
     Controller::new("persistentvolumeclaim-protection-controller")
-        .also_known_as(&["pvc-protection"])
         .service_account("pvc-protection-controller")
         .may_write(&[
             Grant {

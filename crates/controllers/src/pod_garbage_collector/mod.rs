@@ -55,7 +55,6 @@ static FORCE_DELETE_ERRORS: Metric = Metric::counter(
 #[must_use]
 pub fn controller(options: PodGarbageCollectorOptions) -> Controller {
     Controller::new("pod-garbage-collector-controller")
-        .also_known_as(&["podgc"])
         .service_account("pod-garbage-collector")
         .may_write(&[
             Grant { group: "", resource: "pods", verbs: &["delete"] },

@@ -93,7 +93,10 @@ fn deletes(threshold: i32, objects: impl FnOnce(TestCluster) -> TestCluster) -> 
 #[test]
 fn controller_collects_repeatedly_over_pods_and_nodes() {
     let controller = controller(PodGarbageCollectorOptions::default());
-    assert_eq!((controller.name, controller.aliases), ("pod-garbage-collector-controller", &["podgc"][..]));
+    assert_eq!(
+        (controller.name, crate::names::aliases_of(controller.name)),
+        ("pod-garbage-collector-controller", &["podgc"][..])
+    );
     assert_eq!(
         (controller.service_account, controller.event_component),
         (Some("pod-garbage-collector"), None)

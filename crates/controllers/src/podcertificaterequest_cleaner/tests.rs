@@ -119,7 +119,7 @@ fn failed_delete_does_not_stop_the_others_and_is_not_retried() {
 fn descriptor_matches_the_role() {
     let controller = controller();
     assert_eq!(controller.name, "podcertificaterequest-cleaner-controller");
-    assert!(controller.aliases.is_empty());
+    assert!(crate::names::aliases_of(controller.name).is_empty());
     assert_eq!(controller.service_account, Some("podcertificaterequestcleaner"));
     assert!(controller.event_component.is_none() && controller.metrics.is_empty());
     let [a_loop] = &controller.loops[..] else { panic!("one loop") };

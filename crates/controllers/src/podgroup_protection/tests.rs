@@ -66,7 +66,7 @@ fn descriptor_matches_the_role() {
     let controller = controller();
     assert_eq!(controller.name, "podgroup-protection-controller");
     assert_eq!(controller.service_account, Some("podgroup-protection-controller"));
-    assert!(controller.aliases.is_empty() && controller.event_component.is_none());
+    assert!(crate::names::aliases_of(controller.name).is_empty() && controller.event_component.is_none());
     assert!(controller.metrics.is_empty() && controller.debug_handler.is_none());
     let updates: Vec<_> = controller.grants.iter().filter(|grant| grant.verbs.contains(&"update")).collect();
     assert_eq!(updates.iter().map(|grant| grant.resource).collect::<Vec<_>>(), ["podgroups"]);

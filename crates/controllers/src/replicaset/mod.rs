@@ -50,7 +50,6 @@ pub(crate) static AGE_RATIO: Metric = Metric::histogram(
 #[must_use]
 pub fn controller(options: &ReplicaSetOptions) -> Controller {
     Controller::new("replicaset-controller")
-        .also_known_as(&["replicaset"])
         .service_account("replicaset-controller")
         .event_component("replicaset-controller")
         .metrics([&AGE_RATIO])

@@ -70,7 +70,6 @@ const SCHEDULING_GROUP: &str = "scheduling.k8s.io";
 #[must_use]
 pub fn controller(options: &ResourceClaimOptions) -> Controller {
     Controller::new("resourceclaim-controller")
-        .also_known_as(&["resource-claim-controller"])
         .service_account("resource-claim-controller")
         .event_component("resource_claim")
         .may_write(if options.enable_workload_claims { WITH_POD_GROUPS } else { &WITH_POD_GROUPS[..6] })

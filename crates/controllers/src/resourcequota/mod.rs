@@ -59,7 +59,6 @@ const RESOURCE_CHANGES: &str = "resource_quota_controller_resource_changes";
 pub fn controller(options: &ResourceQuotaOptions) -> Controller {
     let monitored = Memory::<MonitoredObjects>::default();
     Controller::new(NAME)
-        .also_known_as(&["resourcequota"])
         .service_account(NAME)
         .may_write(&[
             Grant { group: "*", resource: "*", verbs: &["list", "watch"] },

@@ -140,7 +140,7 @@ fn descriptor_matches_the_role() {
     let controller = controller(SelinuxWarningOptions::default());
     assert_eq!(controller.name, "selinux-warning-controller");
     assert_eq!(
-        (controller.aliases.len(), controller.service_account),
+        (crate::names::aliases_of(controller.name).len(), controller.service_account),
         (0, Some("selinux-warning-controller"))
     );
     assert_eq!(controller.event_component, Some("selinux_warning"));

@@ -74,7 +74,7 @@ fn descriptor_matches_the_role_and_the_queue_of_the_original() {
     assert_eq!(controller.name, "service-cidr-controller");
     assert_eq!(controller.service_account, Some("service-cidrs-controller"));
     assert_eq!(controller.event_component, Some("service-cidr-controller"));
-    assert!(controller.metrics.is_empty() && controller.aliases.is_empty());
+    assert!(controller.metrics.is_empty() && crate::names::aliases_of(controller.name).is_empty());
     let [a_loop] = &controller.loops[..] else { panic!("one loop") };
     assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("ipaddresses", 5, Some(15)));
     assert_eq!((a_loop.rate_limiter, a_loop.resync_period), (RateLimiter::DEFAULT, None));

@@ -39,7 +39,6 @@ const RETRIES_MAX: u32 = 10;
 #[must_use]
 pub fn controller(options: &ServiceAccountTokenOptions) -> Controller {
     Controller::new("serviceaccount-token-controller")
-        .also_known_as(&["serviceaccount-token"])
         .may_write(&[
             Grant { group: "", resource: "secrets", verbs: &["get", "update", "delete"] },
             Grant { group: "", resource: "serviceaccounts", verbs: &["get", "update"] },

@@ -116,7 +116,7 @@ fn secret_event_enqueues_it_with_its_account_attributes() {
 fn controller_has_upstreams_names_and_numbers() {
     let controller = controller(&options());
     assert_eq!(controller.name, "serviceaccount-token-controller");
-    assert_eq!(controller.aliases, ["serviceaccount-token"]);
+    assert_eq!(crate::names::aliases_of(controller.name), ["serviceaccount-token"]);
     assert_eq!((controller.service_account, controller.event_component), (None, None));
     assert_eq!(controller.loops.len(), 2);
     for a_loop in &controller.loops {

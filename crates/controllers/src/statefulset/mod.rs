@@ -71,7 +71,6 @@ pub(crate) static UNAVAILABLE: Metric = Metric::gauge(
 #[must_use]
 pub fn controller(options: &StatefulSetOptions) -> Controller {
     Controller::new("statefulset-controller")
-        .also_known_as(&["statefulset"])
         .service_account("statefulset-controller")
         .event_component("statefulset-controller")
         .metrics([&MAX_UNAVAILABLE, &UNAVAILABLE])

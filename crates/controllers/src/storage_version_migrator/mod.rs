@@ -54,7 +54,6 @@ pub fn controller(
     }
     let in_progress = Memory::<MigrationsInProgress>::default();
     let controller = Controller::new(NAME)
-        .also_known_as(&["svm"])
         .service_account(NAME)
         .may_write(&[
             Grant { group: "*", resource: "*", verbs: &["list", "patch"] },

@@ -139,7 +139,7 @@ fn three_loops_have_the_original_s_queues_workers_and_limits() {
     assert_eq!((controller.qps_multiplier.qps, controller.qps_multiplier.burst), (20, 100));
     assert_eq!((controller.service_account, controller.event_component), (Some(NAME), None));
     assert!(controller.metrics.is_empty());
-    assert_eq!(controller.aliases, ["svm"]);
+    assert_eq!(crate::names::aliases_of(controller.name), ["svm"]);
     // All wait for the cache of a kind that need not be served, and no other controller does.
     let kind = KindEntry::of::<StorageVersionMigration>();
     assert!(kind.projection().optional);

@@ -29,7 +29,6 @@ const KUBE_APISERVER: &str = "kube-apiserver";
 #[must_use]
 pub fn controller() -> Controller {
     Controller::new("storageversion-garbage-collector-controller")
-        .also_known_as(&["storage-version-gc"])
         .service_account("storage-version-garbage-collector")
         .may_write(&[
             Grant { group: "coordination.k8s.io", resource: "leases", verbs: &["get", "list", "watch"] },

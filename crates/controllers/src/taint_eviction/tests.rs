@@ -91,7 +91,10 @@ fn patches() -> String {
 #[test]
 fn controller_has_upstreams_names() {
     let controller = controller(TaintEvictionOptions::default());
-    assert_eq!((controller.name, controller.aliases), ("taint-eviction-controller", &[][..]));
+    assert_eq!(
+        (controller.name, crate::names::aliases_of(controller.name)),
+        ("taint-eviction-controller", &[][..])
+    );
     assert_eq!(controller.service_account, Some("node-controller"));
     assert_eq!(controller.event_component, Some("taint-eviction-controller"));
     let [a_loop] = &controller.loops[..] else { panic!("more than one loop") };

@@ -48,7 +48,6 @@ pub fn controller(options: &TtlAfterFinishedOptions) -> Controller {
     // Not through `Loop::workers`, which starts at least one.
     a_loop.workers = options.workers;
     Controller::new(NAME)
-        .also_known_as(&["ttl-after-finished"])
         .service_account(NAME)
         .metrics([&DELETION_SECONDS])
         .may_write(&[Grant { group: "batch", resource: "jobs", verbs: &["get", "list", "watch", "delete"] }])

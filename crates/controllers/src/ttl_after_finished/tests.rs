@@ -119,7 +119,10 @@ fn unfinished_terminating_or_ttl_less_jobs_are_not_enqueued() {
 #[test]
 fn controller_has_upstreams_names_and_numbers() {
     let controller = controller(&TtlAfterFinishedOptions::default());
-    assert_eq!((controller.name, controller.aliases), (NAME, &["ttl-after-finished"][..]));
+    assert_eq!(
+        (controller.name, crate::names::aliases_of(controller.name)),
+        (NAME, &["ttl-after-finished"][..])
+    );
     assert_eq!((controller.service_account, controller.event_component), (Some(NAME), None));
     let a_loop = the_loop();
     assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("ttl_jobs_to_delete", 5, None));

@@ -74,7 +74,7 @@ fn descriptor_matches_the_role_and_waits_for_three_caches() {
     let controller = controller();
     assert_eq!(controller.name, "volumeattributesclass-protection-controller");
     assert_eq!(controller.service_account, Some("volumeattributesclass-protection-controller"));
-    assert!(controller.aliases.is_empty() && controller.event_component.is_none());
+    assert!(crate::names::aliases_of(controller.name).is_empty() && controller.event_component.is_none());
     assert!(controller.metrics.is_empty() && controller.debug_handler.is_none());
     let updates: Vec<_> = controller.grants.iter().filter(|grant| grant.verbs.contains(&"update")).collect();
     assert_eq!(

@@ -114,7 +114,7 @@ fn creates(name: &str, skew: i64) -> String {
 #[test]
 fn controller_has_upstreams_names_and_numbers() {
     let controller = controller(&CronJobOptions::default());
-    assert_eq!((controller.name, controller.aliases), (NAME, &["cronjob"][..]));
+    assert_eq!((controller.name, crate::names::aliases_of(controller.name)), (NAME, &["cronjob"][..]));
     assert_eq!((controller.service_account, controller.event_component), (Some(NAME), Some(NAME)));
     let a_loop = the_loop();
     assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("cronjob", 5, None));

@@ -218,7 +218,10 @@ const STATUS: &str = "put daemonsets.apps/status a/agent because the status chan
 #[test]
 fn names_grants_and_limits_are_those_of_upstream() {
     let controller = controller(&DaemonSetOptions::default());
-    assert_eq!((controller.name, controller.aliases), ("daemonset-controller", &["daemonset"][..]));
+    assert_eq!(
+        (controller.name, crate::names::aliases_of(controller.name)),
+        ("daemonset-controller", &["daemonset"][..])
+    );
     assert_eq!(
         (controller.service_account, controller.event_component),
         (Some("daemon-set-controller"), Some("daemonset-controller"))

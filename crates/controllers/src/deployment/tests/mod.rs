@@ -176,7 +176,10 @@ const STATUS: &str = "put deployments.apps/status a/web because its ReplicaSets 
 #[test]
 fn names_grants_workers_and_rate_limits_equal_the_original_s() {
     let controller = controller(&DeploymentOptions::default());
-    assert_eq!((controller.name, controller.aliases), ("deployment-controller", &["deployment"][..]));
+    assert_eq!(
+        (controller.name, crate::names::aliases_of(controller.name)),
+        ("deployment-controller", &["deployment"][..])
+    );
     assert_eq!(
         (controller.service_account, controller.event_component),
         (Some("deployment-controller"), Some("deployment-controller"))

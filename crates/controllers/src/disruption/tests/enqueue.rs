@@ -24,7 +24,7 @@ fn web() -> Value {
 #[test]
 fn three_queues_watch_pods_and_budgets_and_read_four_kinds_of_controllers() {
     let controller = controller(DisruptionOptions { workers: 3 });
-    assert!(controller.metrics.is_empty() && controller.aliases == ["disruption"]);
+    assert!(controller.metrics.is_empty() && crate::names::aliases_of(controller.name) == ["disruption"]);
     let loops: Vec<_> = controller
         .loops
         .iter()

@@ -164,7 +164,10 @@ fn not_ready(mut pod: Value) -> Value {
 #[test]
 fn controller_has_upstreams_names_and_numbers() {
     let controller = controller(&EndpointsOptions::default());
-    assert_eq!((controller.name, controller.aliases), ("endpoints-controller", &["endpoint"][..]));
+    assert_eq!(
+        (controller.name, crate::names::aliases_of(controller.name)),
+        ("endpoints-controller", &["endpoint"][..])
+    );
     assert_eq!(controller.service_account, Some("endpoint-controller"));
     assert_eq!(controller.event_component, Some("endpoint-controller"));
     assert!(controller.metrics.is_empty() && controller.debug_handler.is_none());

@@ -12,7 +12,10 @@ use super::{TestCluster, pod, service, service_with, slice_of, unready, with};
 #[test]
 fn names_and_limits_are_those_of_upstream() {
     let controller = controller(&EndpointSliceOptions { workers: 7, ..EndpointSliceOptions::default() });
-    assert_eq!((controller.name, controller.aliases), ("endpointslice-controller", &["endpointslice"][..]));
+    assert_eq!(
+        (controller.name, crate::names::aliases_of(controller.name)),
+        ("endpointslice-controller", &["endpointslice"][..])
+    );
     assert_eq!(controller.service_account, Some("endpointslice-controller"));
     assert_eq!(controller.event_component, Some("endpoint-slice-controller"));
     let [a_loop] = &controller.loops[..] else { panic!("one loop") };

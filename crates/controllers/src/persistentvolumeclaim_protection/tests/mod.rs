@@ -131,7 +131,7 @@ fn pods_path() -> String {
 fn descriptor_matches_the_role() {
     let controller = controller(ClaimProtectionOptions::default());
     assert_eq!(controller.name, "persistentvolumeclaim-protection-controller");
-    assert_eq!(controller.aliases, ["pvc-protection"]);
+    assert_eq!(crate::names::aliases_of(controller.name), ["pvc-protection"]);
     assert_eq!(controller.service_account, Some("pvc-protection-controller"));
     assert!(controller.event_component.is_none() && controller.metrics.is_empty());
     assert!(controller.debug_handler.is_none());

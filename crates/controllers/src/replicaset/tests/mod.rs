@@ -108,7 +108,10 @@ const STATUS: &str = "put replicasets.apps/status a/web because replica counts o
 #[test]
 fn names_grants_workers_and_rate_limits_equal_the_original_s() {
     let controller = controller(&ReplicaSetOptions::default());
-    assert_eq!((controller.name, controller.aliases), ("replicaset-controller", &["replicaset"][..]));
+    assert_eq!(
+        (controller.name, crate::names::aliases_of(controller.name)),
+        ("replicaset-controller", &["replicaset"][..])
+    );
     assert_eq!(
         (controller.service_account, controller.event_component),
         (Some("replicaset-controller"), Some("replicaset-controller"))

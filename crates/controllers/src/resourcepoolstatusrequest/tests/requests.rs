@@ -27,7 +27,7 @@ fn descriptor_matches_the_role_and_waits_for_all_caches() {
     let without = controller(ResourcePoolStatusOptions { enable_taint_rules: false, ..ENABLED });
     assert_eq!(reads(&without, 0), all[1..]);
     assert_eq!(with_rules.service_account, Some("resourcepoolstatusrequest-controller"));
-    assert!(with_rules.event_component.is_none() && with_rules.aliases.is_empty());
+    assert!(with_rules.event_component.is_none() && crate::names::aliases_of(with_rules.name).is_empty());
     let [answering, cleaning] = &with_rules.loops[..] else { panic!("two loops") };
     assert_eq!((answering.workers, answering.max_retries), (1, Some(5)));
     assert_eq!((answering.rate_limiter, answering.resync_period), (RateLimiter::DEFAULT, None));

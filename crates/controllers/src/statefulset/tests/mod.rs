@@ -221,7 +221,10 @@ const NONE_MISSING: &str =
 #[test]
 fn names_grants_workers_and_rate_limits_equal_the_original_s() {
     let controller = controller(&StatefulSetOptions::default());
-    assert_eq!((controller.name, controller.aliases), ("statefulset-controller", &["statefulset"][..]));
+    assert_eq!(
+        (controller.name, crate::names::aliases_of(controller.name)),
+        ("statefulset-controller", &["statefulset"][..])
+    );
     assert_eq!(
         (controller.service_account, controller.event_component),
         (Some("statefulset-controller"), Some("statefulset-controller"))
