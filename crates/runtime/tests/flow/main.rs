@@ -24,6 +24,7 @@ mod plan_features;
 mod pod_parts;
 mod resource_claims;
 mod schedules;
+mod secrets;
 mod shadow;
 mod status_coalescing;
 mod taint_eviction;
