@@ -229,7 +229,7 @@ mod tests {
             written[..3],
             [
                 format!(
-                    "patch pods a/y because it matches the selector and nobody manages it: {{\"metadata\":{{{OWNER}}}}}"
+                    "patch pods a/y because it matches the selector and has no controllerRef: {{\"metadata\":{{{OWNER}}}}}"
                 ),
                 format!(
                     "create pods a/ because there are fewer pods than wanted: {{\"metadata\":{{\"generateName\":\"web-\",\

@@ -277,7 +277,7 @@ fn hint(server: &OtherServer, error: &str) -> String {
     format!("asking {url}: {error} ({advice})")
 }
 
-/// Who vouches for the manager's certificate. It generates one unless it is given one, so on loopback nobody does; a
+/// Who vouches for the manager's certificate. It generates one unless it is given one, so on loopback no CA does; a
 /// caller that identifies itself by a client certificate gives nothing away to a wrong server, while a token would be
 /// stolen.
 fn trust(arguments: &Arguments, url: &str, caller_has_certificate: bool) -> ServerTrust {

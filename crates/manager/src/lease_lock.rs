@@ -260,7 +260,7 @@ mod tests {
         for number in 0..100 {
             machine.process().take(&format!("process-{number}")).unwrap();
         }
-        let Ok(Some(ended)) = machine.process().take("last") else { panic!("nobody has the lock") };
+        let Ok(Some(ended)) = machine.process().take("last") else { panic!("the lock is free") };
         assert_eq!(ended.len(), IDENTITIES_MAX);
         assert_eq!(ended.last().map(String::as_str), Some("process-99"));
     }

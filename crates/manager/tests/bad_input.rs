@@ -52,7 +52,7 @@ const FLAGS: &[Row] = &[
     ("--emulated-version=9.9", "emulation version 9.9 is not between"),
     ("--emulated-version=x", "could not parse \"x\" as version"),
     ("--controllers=nosuch", "\"nosuch\" is not in the list of known controllers"),
-    ("--controllers=*,nosuch,-nobody", "\"nobody\" is not in the list of known controllers"),
+    ("--controllers=*,nosuch,-absent", "\"absent\" is not in the list of known controllers"),
     ("--kube-api-qps=x", "invalid argument \"x\" for \"--kube-api-qps\" flag"),
     ("--kube-api-burst=99999999999", "value out of range"),
     ("--concurrent-deployment-syncs=x", "invalid argument \"x\" for \"--concurrent-deployment-syncs\" flag"),
@@ -353,8 +353,8 @@ const OTHER_FILES: &[(&str, &str)] = &[
 
 /// Input that looks wrong and is valid: the program keeps running.
 const NO_ERRORS: &[(&str, &str)] = &[
-    ("--leader-migration-config=garbage --secure-port=0", "nobody migrates unless asked to"),
-    ("--cluster-cidr=10.0.0.0 --secure-port=0", "nobody assigns ranges unless asked to"),
+    ("--leader-migration-config=garbage --secure-port=0", "leader migration is off"),
+    ("--cluster-cidr=10.0.0.0 --secure-port=0", "node ranges are not assigned"),
     (
         "--allocate-node-cidrs --cluster-cidr=10.0.0.0/16 --service-cluster-ip-range=10.0.0.0/8 --secure-port=0",
         "nodes wait for a range outside of that of the Services",

@@ -1,4 +1,4 @@
-//! Bytes that nobody may read in a log, a transcript or freed memory.
+//! Bytes that appear in no log, no transcript and no freed memory.
 
 use std::fmt;
 

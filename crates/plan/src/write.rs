@@ -570,7 +570,7 @@ impl fmt::Display for Write {
         let verb = match &self.action {
             Action::Apply { .. } => "apply",
             Action::Edit(_) => "edit",
-            Action::PatchMetadata(_) => "amend",
+            Action::PatchMetadata(_) => "patch",
             Action::Put { .. } => "put",
             _ => self.verb(),
         };
@@ -633,10 +633,10 @@ mod tests {
 
     #[test]
     fn reason_is_kept_and_shown() {
-        let write = Write::delete(&namespace()).on_failure(OnFailure::LogOnly).because("nobody needs it");
-        assert_eq!(&*write.because, "nobody needs it");
+        let write = Write::delete(&namespace()).on_failure(OnFailure::LogOnly).because("it is unused");
+        assert_eq!(&*write.because, "it is unused");
         assert_eq!(write.on_failure, OnFailure::LogOnly, "what was refined before stays");
         let later = write.grace_seconds(0);
-        assert_eq!(later.to_string(), "delete namespaces a because nobody needs it");
+        assert_eq!(later.to_string(), "delete namespaces a because it is unused");
     }
 }

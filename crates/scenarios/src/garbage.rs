@@ -99,7 +99,7 @@ fn owners<K: Resource<DynamicType = ()>>(owners: &[(&K, bool)]) -> Value {
 }
 
 fn missing_owner() -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "00000000-0000-0000-0000-00000000000b"})
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "absent", "uid": "00000000-0000-0000-0000-00000000000b"})
 }
 
 /// Proves GC-62, GC-65, GC-128.

@@ -163,7 +163,7 @@ pub(crate) async fn job_ignores_pods_of_another_namespace_that_name_it(
         let patch = Patch::Merge(json!({"status": {"phase": phase}}));
         strangers.patch_status(name, &PatchParams::default(), &patch).await?;
     }
-    // The garbage collector deletes them, and nobody waits to count them.
+    // The garbage collector deletes them, and no controller counts them first.
     let released = async || {
         let pods = strangers.list(&ListParams::default()).await?.items;
         let is_released = |pod: &Pod| pod.finalizers() == ["example.com/hold"];

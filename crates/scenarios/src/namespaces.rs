@@ -236,7 +236,7 @@ pub(crate) async fn unavailable_api_service_blocks_a_namespace(cluster: &TestClu
     let services = cluster.dynamic(&ApiResource::from_gvk(&kind));
     let service = format!("v1.{group}");
     let spec = json!({"group": group, "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
-        "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "nobody"}});
+        "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "absent"}});
     let object = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
         "metadata": {"name": service}, "spec": spec});
     services.create(&PostParams::default(), &serde_json::from_value(object)?).await?;

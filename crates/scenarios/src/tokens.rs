@@ -101,7 +101,7 @@ pub(crate) async fn token_secret_without_service_account_is_deleted(
 ) -> anyhow::Result<()> {
     let namespace = cluster.namespace("tokens").await?;
     let secrets = cluster.api::<Secret>(&namespace);
-    cluster.create(&secrets, token_secret("orphan", "nobody")).await?;
+    cluster.create(&secrets, token_secret("orphan", "absent")).await?;
     cluster
         .eventually("the deletion of the Secret", async || {
             Ok(secrets.get_opt("orphan").await?.is_none().then_some(()))

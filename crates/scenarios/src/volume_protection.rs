@@ -197,7 +197,7 @@ pub(crate) async fn claim_in_use_is_deleted_after_its_pod(cluster: &TestCluster)
     fixture.unused_becomes("data", "True", "NoPodsUsingPVC").await?;
     fixture.claim("pending", json!({})).await?;
     fixture.claim("waited-for", json!({})).await?;
-    // Nobody schedules this pod, so it keeps its claim from nothing.
+    // This pod is never scheduled, so it keeps its claim from nothing.
     fixture.pod("unscheduled", None, claim_volume("waited-for")).await?;
     fixture.pod("user", Some(&fixture.node()), claim_volume("data")).await?;
     let runs = async || {

@@ -141,7 +141,7 @@ impl TestCluster {
             let done = plane.kubectl(User::Admin).unwrap().args(args.split(' ')).output().unwrap();
             assert!(done.status.success(), "{args}: {}", String::from_utf8_lossy(&done.stderr));
         };
-        kubectl("create serviceaccount nobody -n default");
+        kubectl("create serviceaccount powerless -n default");
         kubectl("create serviceaccount reader -n default");
         kubectl(
             "create clusterrole pages --verb=get,post,put,delete,head,patch,options --non-resource-url=*",
@@ -200,7 +200,7 @@ impl TestCluster {
         vec![
             anonymous(),
             bearer("an invalid token", "bad"),
-            bearer("a token without permission", &self.token("nobody")),
+            bearer("a token without permission", &self.token("powerless")),
             bearer("a token with permission", &self.token("reader")),
             ClientIdentity {
                 name: "basic",

@@ -85,7 +85,7 @@ impl SimulatedUser {
                 if let Some(pod) = self.select(&PODS, namespace, *number).await {
                     let name = text(&pod, "/metadata/labels/was").to_owned();
                     let labels = match name.as_str() {
-                        "" => json!({"was": text(&pod, "/metadata/labels/app"), "app": "nobody"}),
+                        "" => json!({"was": text(&pod, "/metadata/labels/app"), "app": "no-app"}),
                         _ => json!({"was": null, "app": name}),
                     };
                     self.merge(&PODS, &key(&pod), json!({"metadata": {"labels": labels}})).await;
@@ -107,7 +107,7 @@ impl SimulatedUser {
             UserAction::CreateWithMissingOwner(namespace, name) => {
                 let map = bodies::config_map_owned_by(
                     &format!("orphan-{name}-{number}"),
-                    &[("nobody", "no-such-uid")],
+                    &[("absent", "no-such-uid")],
                 );
                 self.create(&CONFIG_MAPS, namespace, &map).await;
             }
@@ -178,7 +178,7 @@ impl SimulatedUser {
     /// Taints a node with NoExecute and binds a new pod to it afterwards.
     pub async fn taint_and_bind_pod(&self, node: &str) {
         self.set_taint(&Key::cluster(node), USER_TAINT, true).await;
-        self.create(&PODS, NAMESPACES[0], &bodies::stray_pod("nobody", self.number(), Some(node))).await;
+        self.create(&PODS, NAMESPACES[0], &bodies::stray_pod("no-app", self.number(), Some(node))).await;
     }
 
     /// Uncordons a node and removes the users' taints.

@@ -1,4 +1,4 @@
-//! Builds certificate requests for tests, generators and stand-ins: valid ones, and ones that nobody should send.
+//! Builds certificate requests for tests, generators and stand-ins: valid ones, and invalid ones.
 
 use crate::der::{self, OBJECT_ID, OCTET_STRING, SET, UTF8_STRING};
 use crate::pem;

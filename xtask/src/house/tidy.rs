@@ -73,7 +73,7 @@ fn line_faults(line: &str) -> Vec<String> {
     }
     for word in POSTPONED {
         if contains_word(line, word) {
-            faults.push(format!("{word} is assigned to nobody; do it, or document what is missing and why"));
+            faults.push(format!("{word} has no assignee; do it, or document what is missing and why"));
         }
     }
     faults
@@ -154,7 +154,7 @@ mod tests {
         assert!(shown("a.md", "fine\nbad \n")[0].starts_with("a.md:2: white space"));
         assert!(shown("a.md", "no end")[0].contains("exactly one line break"));
         assert!(shown("a.md", concat!("see /ro", "ot/x\n"))[0].contains("one machine only"));
-        assert!(shown("a.md", concat!("TO", "DO: more\n"))[0].contains("assigned to nobody"));
+        assert!(shown("a.md", concat!("TO", "DO: more\n"))[0].contains("has no assignee"));
         assert!(shown("a.rs", "fn a() {}\n")[0].starts_with("a.rs:1: open with"));
         assert!(shown("src/utils.rs", "//! All of it.\n")[0].contains("name the module"));
     }

@@ -11,6 +11,8 @@ const WORDS: &[(&str, &str)] = &[
     (concat!("ane", "w"), "`again` or `recreate`"),
     (concat!("who", "ever"), "the subject's name: the caller, the controller, the leader"),
     (concat!("some", "body"), "the subject's name: the user, another client"),
+    (concat!("no", "body"), "the subject's name: no user, no controller, no process"),
+    (concat!("am", "end"), "`patch` or `change`"),
     (concat!("de", "ed"), "`action` or `write`"),
     (concat!("de", "eds"), "`actions` or `writes`"),
     (concat!("me", "nd"), "`fix`"),

@@ -100,7 +100,7 @@ fn wait(mut child: Child, timeout: Duration) -> Result<bool> {
     thread::spawn(move || {
         let mut lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
         if lines.any(|line| line.ends_with(b"... FAILED")) {
-            // Nobody listens any more if the process has ended.
+            // The receiver is gone if the process has ended.
             let _ = failed_sender.send(());
         }
     });

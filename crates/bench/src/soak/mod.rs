@@ -180,7 +180,7 @@ impl Soak {
         Ok(())
     }
 
-    /// Samples the memory, and notes exits that nobody asked for.
+    /// Samples the memory, and notes unexpected exits.
     async fn watch_managers(&self) -> anyhow::Result<Infallible> {
         loop {
             self.look()?;

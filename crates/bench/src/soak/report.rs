@@ -58,7 +58,7 @@ pub(crate) struct Report {
     /// What happened how often.
     pub(super) counts: BTreeMap<String, u64>,
     pub(super) outcomes: Vec<Outcome>,
-    /// Exits that nobody asked for, and what else must not happen.
+    /// Unexpected exits, and what else must not happen.
     pub(super) violations: Vec<String>,
 }
 

@@ -164,17 +164,17 @@ fn only_kubelet_client_requests_are_recognized() {
         is_approved(&transcript)
     };
     let of = |builder: RequestBuilder| outcome(bootstrap(&builder));
-    let nobody = || RequestBuilder::for_ed25519(&[1; 32]);
+    let unnamed = || RequestBuilder::for_ed25519(&[1; 32]);
     assert!(of(kubelet()));
-    assert!(of(nobody().attribute(10, "system:nodes").attribute(3, "system:node:")));
+    assert!(of(unnamed().attribute(10, "system:nodes").attribute(3, "system:node:")));
     assert!(of(kubelet().attribute(6, "DE").extension(&[0x55, 0x1d, 19], true, &[0x30, 3, 1, 1, 0xff])));
     assert!(of(kubelet().alt_name(alt_name::OTHER, &[6, 1, 42])));
-    assert!(of(nobody().attribute(10, "system:nodes").attribute(3, "x").attribute(3, "system:node:y")));
+    assert!(of(unnamed().attribute(10, "system:nodes").attribute(3, "x").attribute(3, "system:node:y")));
     assert!(!of(kubelet().attribute(3, "x")), "the last common name counts");
     for organization in ["system:nodes", "system:masters"] {
         assert!(!of(kubelet().attribute(10, organization)), "{organization}");
     }
-    assert!(!of(nobody().attribute(10, "system:masters").attribute(3, "system:node:n")));
+    assert!(!of(unnamed().attribute(10, "system:masters").attribute(3, "system:node:n")));
     for (tag, content) in [
         (alt_name::DNS, &b"a"[..]),
         (alt_name::EMAIL, b"a@b"),

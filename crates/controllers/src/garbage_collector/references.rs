@@ -109,12 +109,12 @@ async fn send_parallel(
 /// Removes a finalizer and keeps the order of the others. Succeeds if the finalizer is already removed or the
 /// object deleted.
 pub(super) fn without_finalizer(target: &Target, finalizer: &'static str, because: &'static str) -> Write {
-    let amended = Write::patch_metadata(target.clone(), move |metadata| {
+    let patch = Write::patch_metadata(target.clone(), move |metadata| {
         let old = metadata["finalizers"].as_array()?;
         let new: Vec<Value> = old.iter().filter(|one| **one != *finalizer).cloned().collect();
         (new.len() < old.len()).then(|| json!({"finalizers": or_null(new)}))
     });
-    amended.conflict_tries(FINALIZER_TRIES).because(because)
+    patch.conflict_tries(FINALIZER_TRIES).because(because)
 }
 
 /// A merge patch removes a list only with `null`.

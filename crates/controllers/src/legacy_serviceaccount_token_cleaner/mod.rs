@@ -1,4 +1,4 @@
-//! Marks generated token Secrets that nobody has used for a long time as invalid, and deletes them when they have been
+//! Marks generated token Secrets that have not been used for a long time as invalid, and deletes them when they have been
 //! invalid for as long.
 //!
 //! There is one item: a pass over all token Secrets, requeued 24 hours after it ended. A pass that marks a Secret never

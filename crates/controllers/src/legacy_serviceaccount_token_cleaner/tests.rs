@@ -211,7 +211,7 @@ fn account_must_exist_in_the_namespace_with_the_annotated_uid() {
     assert_eq!(outcome(annotated("builder", "u")), MARKED);
     assert_eq!(outcome(annotated("builder", "")), MARKED, "no UID matches any");
     assert_eq!(outcome(annotated("builder", "another")), "");
-    assert_eq!(outcome(annotated("nobody", "u")), "");
+    assert_eq!(outcome(annotated("absent", "u")), "");
     assert_eq!(outcome(annotated("", "")), "");
     let mut elsewhere = account();
     elsewhere["metadata"]["namespace"] = json!("b");

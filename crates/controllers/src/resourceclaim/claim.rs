@@ -120,7 +120,7 @@ async fn release(
     if !gone.is_empty() {
         status["reservedFor"] = removals(gone, is_unused);
     } else if !(is_unused && is_protected && is_terminating) {
-        // An allocated claim that nobody uses stays allocated until it has been used or is deleted.
+        // An allocated claim without a consumer stays allocated until it has been used or is deleted.
         return Ok(());
     }
     let deallocates = is_unused && is_protected && is_allocated;

@@ -1,4 +1,4 @@
-//! Deletes requests that have been answered for an hour, and those that nobody could answer for a day.
+//! Deletes requests that have been answered for an hour, and those without an answer for a day.
 
 use std::time::Duration;
 

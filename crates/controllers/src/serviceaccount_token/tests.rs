@@ -192,7 +192,7 @@ fn failed_deletion_is_retried_and_does_not_stop_others() {
     for fine in [ErrorReason::NotFound, ErrorReason::Conflict] {
         assert!(!failing(fine).contains("retry"), "{fine:?}");
     }
-    let write = delete(&serde_json::from_value(secret("t", "")).unwrap(), "nobody needs it");
+    let write = delete(&serde_json::from_value(secret("t", "")).unwrap(), "it is unused");
     assert_eq!(write.target.uid.to_string(), "uid-t", "the UID is a precondition");
 }
 

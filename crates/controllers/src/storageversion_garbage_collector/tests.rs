@@ -198,7 +198,7 @@ fn deleted_lease_touches_only_storage_versions_that_name_it() {
     let transcript = after_deleted_lease(&[identity("b")], &versions, "a");
     assert_eq!(servers(&written(&transcript, "apps.x")), ["stale", "b"], "records of other servers stay");
     assert_eq!(transcript.matches("put ").count() + transcript.matches("delete ").count(), 1, "{transcript}");
-    let transcript = after_deleted_lease(&[identity("b")], &versions, "nobody");
+    let transcript = after_deleted_lease(&[identity("b")], &versions, "absent");
     assert!(!transcript.contains("put ") && !transcript.contains("delete "), "{transcript}");
     let error = ApiError::from_status(500, "InternalError", "boom", [], 0);
     let mut failing = cluster(LEASES, &[], &versions).failing_at(

@@ -104,7 +104,7 @@ fn adopt<O: Kind, T: Kind>(owner: &O, finalizer: Option<&'static str>, object: &
         .guarded(Guard::RecheckOwner(Target::of(owner)))
         .ignoring_errors(&[ErrorReason::NotFound])
         .on_failure(OnFailure::StopAndRetry)
-        .because("it matches the selector and nobody manages it")
+        .because("it matches the selector and has no controllerRef")
 }
 
 fn release<O: Kind, T: Kind>(owner: &O, finalizer: Option<&'static str>, object: &T) -> Write {

@@ -122,7 +122,7 @@ fn assert_ignores<O: Kind, T: Kind>(controller: impl Fn() -> Controller, objects
     for foreign in objects.iter().flat_map(misattributed) {
         let mut cluster = world();
         let enqueued = cluster.put::<T>(&a_loop(), foreign.clone());
-        assert_eq!(enqueued, [""; 0], "it enqueues nobody: {foreign}");
+        assert_eq!(enqueued, [""; 0], "it enqueues no workload: {foreign}");
         assert_eq!(cluster.reconcile(&a_loop(), web()), alone, "{foreign}");
     }
     let mut with_own = objects.iter().fold(world(), |world, object| world.with::<T>(object.clone()));

@@ -78,7 +78,7 @@ pub(super) const GENERIC: &[Flag] = &[
         "Requests a second to the API server; a negative number lifts the limit. When neither this flag nor --kube-api-burst is given, requests are not held back and the API server sets the pace.",
     ),
     flag("leader-elect", Bool(true), "Work only while holding a lease, so that one of several managers works at a time."),
-    seconds("leader-elect-lease-duration", 15, "How long others wait after the last sign of life of the leader before they take over."),
+    seconds("leader-elect-lease-duration", 15, "How long others wait after the last renewal by the leader before they take over."),
     seconds("leader-elect-renew-deadline", 10, "How long the leader tries to renew before it gives up. Must be less than the lease duration."),
     flag("leader-elect-resource-lock", Text("leases"), "Kind of object the lock is kept in. Only leases is left."),
     flag("leader-elect-resource-name", Text("kube-controller-manager"), "Name of the lease."),

@@ -18,7 +18,7 @@ pub(super) const CSR_SIGNING: &[Flag] = &[
     flag(
         "cluster-signing-duration",
         FlagDefault::Duration(go_text::GoDuration::hours(8760)),
-        "Longest life of a signed certificate; a request may ask for less.",
+        "Longest validity of a signed certificate; a request may ask for less.",
     )
     .of(SIGNING),
     flag("cluster-signing-key-file", Text(""), "Private key in PEM for --cluster-signing-cert-file.")

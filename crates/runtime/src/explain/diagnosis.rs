@@ -317,8 +317,9 @@ fn signing_request(request: &Value, found: &mut Vec<Finding>) {
     };
     let signer = text(request, "/spec/signerName");
     if !has("Approved") && !has("Denied") {
-        let line =
-            format!("nobody has approved or denied it: `kubectl certificate approve` does (signer {signer})");
+        let line = format!(
+            "it is neither approved nor denied: `kubectl certificate approve` does (signer {signer})"
+        );
         push(found, Weight::Blocking, line);
     } else if has("Approved") && !has("Failed") && text(request, "/status/certificate").is_empty() {
         push(found, Weight::Blocking, format!("approved, but signer {signer} has not issued a certificate"));

@@ -48,7 +48,7 @@ pub struct Elector {
     config: LeaderElectionConfig,
     observed: Option<Observed>,
     /// The last record of a lease that was deleted while another process held it, and when its absence was first
-    /// observed: nobody but that process deletes its right to write.
+    /// observed: only that process deletes its right to write.
     deleted: Option<Observed>,
     /// Since when the lease has been observed as released, or as missing without a known holder.
     unheld_since: Option<MonotonicTime>,

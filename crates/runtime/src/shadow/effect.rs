@@ -358,8 +358,8 @@ mod tests {
         let observed = Observed::of(&SETS, &change(Some(old), Some(new))).unwrap();
         let patch = keleustes_plan::PatchKind::Merge;
         let patched = effect(&Write::patch_target(target(&SETS, "web"), patch, json!({})), None);
-        let amended = effect(&Write::patch_metadata(target(&SETS, "web"), |_| None), None);
-        assert!(patched.explains(&observed) && amended.explains(&observed));
+        let metadata = effect(&Write::patch_metadata(target(&SETS, "web"), |_| None), None);
+        assert!(patched.explains(&observed) && metadata.explains(&observed));
         assert!(!effect(&Write::delete_target(target(&SETS, "web")), None).explains(&observed));
         assert_eq!(patched.collection.resource(), "replicasets.apps");
     }

@@ -386,7 +386,7 @@ pub(crate) async fn unready_pods_are_evicted_as_the_budget_says(cluster: &TestCl
     let answer = fixture.evict("ready-a").await?;
     ensure!(answer == refused_with(3), "{answer:?}");
     let answer = fixture.evict("unready-d").await?;
-    ensure!(answer == Ok(()), "an unready pod serves nobody: {answer:?}");
+    ensure!(answer == Ok(()), "an unready pod has no clients: {answer:?}");
     fixture.numbers_become("web", [2, 3, 2, 0]).await?;
     let names: Vec<_> =
         fixture.workloads.active_pods().await?.iter().map(kube::ResourceExt::name_any).collect();

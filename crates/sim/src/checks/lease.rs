@@ -18,7 +18,7 @@ pub struct LeaderLease {
     /// By process instance: when it last acquired or renewed the lease.
     renewed_at: BTreeMap<u32, Duration>,
     /// By lease state: the process instance that wrote during it. While the lease is deleted or has no holder, its
-    /// former holder may write until it notices, and nobody else.
+    /// former holder may write until it notices, and no other process.
     writers: BTreeMap<u64, u32>,
 }
 
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::recorder::{RequestInfo, SendContext};
 
-    /// A successful write of a manager 3 s after the start, while nobody holds the lease.
+    /// A successful write of a manager 3 s after the start, while the lease has no holder.
     fn write_without_holder(party: &str, process_instance: u32, lease_state: u64) -> ObservedWrite {
         let path = "/api/v1/namespaces/default/pods/oar";
         let at = Duration::from_secs(3);

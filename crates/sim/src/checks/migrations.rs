@@ -1,5 +1,5 @@
 //! StorageVersionMigrations: one per resource runs at a time, each ends once, and one that succeeds has rewritten every object
-//! that nobody else has. In the end all have succeeded: faults may make one fail, which the user then creates again.
+//! that no other client has. In the end all have succeeded: faults may make one fail, which the user then creates again.
 
 use std::collections::{BTreeMap, BTreeSet};
 

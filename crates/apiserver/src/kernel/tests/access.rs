@@ -156,7 +156,7 @@ fn access_reviews_report_permissions() {
     let (code, allowed) = server.send_as(&admin, Method::POST, path, &review(account, "create"));
     assert_eq!((code, &allowed["status"]["allowed"]), (201, &json!(true)));
     assert!(allowed["status"]["reason"].as_str().unwrap().starts_with("RBAC: allowed by ClusterRoleBinding"));
-    let (_, refused) = server.send_as(&admin, Method::POST, path, &review("nobody", "create"));
+    let (_, refused) = server.send_as(&admin, Method::POST, path, &review("powerless", "create"));
     assert_eq!(refused["status"], json!({"allowed": false}));
     let own = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let jane = User::new("jane", &[]);

@@ -94,8 +94,8 @@ fn metrics_are_discovered_read_only_and_need_permission() {
     }
     let (code, _) = server.send_as(&User::admin(), Method::POST, PODS, &json!({}));
     assert_eq!(code, 405);
-    let nobody = User { name: "nobody".to_owned(), ..User::default() };
-    assert_eq!(server.send_as(&nobody, Method::GET, PODS, &Value::Null).0, 403);
+    let powerless = User { name: "powerless".to_owned(), ..User::default() };
+    assert_eq!(server.send_as(&powerless, Method::GET, PODS, &Value::Null).0, 403);
     assert_eq!(admin_reads(&mut TestServer::new(), PODS).0, 404, "not served without a source");
 }
 

@@ -317,7 +317,7 @@ fn writes_are_in_the_order_history_pods_cleanup_status() {
 /// Proves DS-71, DS-109.
 #[test]
 fn revisions_and_pods_are_adopted_and_released_first() {
-    const ADOPT: &str = "because it matches the selector and nobody manages it";
+    const ADOPT: &str = "because it matches the selector and has no controllerRef";
     const RELEASE: &str = "because it does not match the selector any more";
     let unowned = |object: Value| with_field(object, "/metadata/ownerReferences", json!([]));
     let stray = with_field(revision("h0", 0, "v0"), "/metadata/labels/app", json!("none"));

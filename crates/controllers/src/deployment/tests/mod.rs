@@ -270,7 +270,8 @@ fn a_deployment_with_an_empty_selector_gets_a_warning_and_nothing_else() {
 /// Proves DEP-13, DEP-101, DEP-110, DEP-118.
 #[test]
 fn replica_sets_are_adopted_and_released_first() {
-    const ADOPT: &str = "patch replicasets.apps a/old because it matches the selector and nobody manages it";
+    const ADOPT: &str =
+        "patch replicasets.apps a/old because it matches the selector and has no controllerRef";
     const RELEASE: &str = "patch replicasets.apps a/old because it does not match the selector any more";
     let orphan = || with_field(old(0, 0), "/metadata/ownerReferences", json!([]));
     check(cluster(complete(3), [orphan(), new(3, 3)]), &format!("{ADOPT}\n"));

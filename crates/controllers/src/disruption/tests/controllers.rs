@@ -206,7 +206,7 @@ fn discovery_distinguishes_a_missing_object_from_a_missing_scale() {
     assert_eq!(
         failure("example.org/v1", "Odd", "o", "o1"),
         "odds.example.org does not implement the scale subresource",
-        "a Scale of a group that nobody knows"
+        "a Scale of an unknown group"
     );
     // With an integer minAvailable the kind does not matter.
     let job_pod = owned(pod("p"), "batch/v1", "Job", "sum", "j1");

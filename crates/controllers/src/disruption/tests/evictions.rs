@@ -39,7 +39,7 @@ fn a_budget_is_rechecked_also_without_an_update_but_not_after_a_failed_one() {
 /// Proves PDB-36, PDB-60, PDB-62, PDB-92.
 #[test]
 fn an_overdue_entry_is_dropped_and_its_pod_counts_again() {
-    // The pod may be another one of the same name; nobody compares UIDs.
+    // The pod may be another one of the same name: UIDs are not compared.
     let mut cluster = cluster(granted(json!({"p": at(-121), "q": null})), &[pod("p"), pod("q"), pod("r")]);
     let synced = sync(&mut cluster);
     assert_eq!(

@@ -99,7 +99,7 @@ fn status(cluster: RehearsalCluster) -> Value {
     body(cluster, "put replicasets.apps/status")["status"].take()
 }
 
-const ADOPT: &str = "because it matches the selector and nobody manages it";
+const ADOPT: &str = "because it matches the selector and has no controllerRef";
 const CREATE: &str = "create pods a/ because there are fewer pods than wanted\n\
                       event Normal SuccessfulCreate on ReplicaSet a/web uid=u-web: Created pod: web-new\n";
 const STATUS: &str = "put replicasets.apps/status a/web because replica counts or conditions changed\n";

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const ADOPT: &str = "because it matches the selector and nobody manages it";
+const ADOPT: &str = "because it matches the selector and has no controllerRef";
 const RELEASE: &str = "because it does not match the selector any more";
 
 fn unowned(object: Value) -> Value {

@@ -51,7 +51,7 @@ fn each_kind_names_what_blocks_it() {
         ),
         (
             json!({"kind": "CertificateSigningRequest", "spec": {"signerName": "example.com/s"}}),
-            "nobody has approved or denied it: `kubectl certificate approve` does (signer example.com/s)",
+            "it is neither approved nor denied: `kubectl certificate approve` does (signer example.com/s)",
         ),
         (
             json!({"kind": "ResourceQuota", "status": {"hard": {"pods": "2"}, "used": {"pods": "2"}}}),

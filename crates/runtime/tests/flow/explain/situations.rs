@@ -276,7 +276,7 @@ async fn signing_request_is_not_approved() {
         "metadata": {"name": "web"}, "spec": {"signerName": "kubernetes.io/kube-apiserver-client",
             "request": signing_request(), "usages": ["client auth"], "username": "x"}});
     let stuck = Stuck::new(&["certificatesigningrequest-approving-controller"], &[request]).await;
-    stuck.names_cause("signing-request", "csr/web", "nobody has approved or denied it").await;
+    stuck.names_cause("signing-request", "csr/web", "it is neither approved nor denied").await;
 }
 
 /// An object with a finalizer that no controller removes, owned by the ReplicaSet `web`.

@@ -81,7 +81,7 @@ impl PodLog {
     /// events up to now.
     pub(super) async fn close(&self, cluster: &TestCluster, phase: usize) -> anyhow::Result<PodCounts> {
         let marker = format!("{MARKER}-{phase}");
-        let spec = json!({"schedulerName": "nobody", "containers": [{"name": "c", "image": "i"}]});
+        let spec = json!({"schedulerName": "none", "containers": [{"name": "c", "image": "i"}]});
         cluster.create(&self.pods, json!({"metadata": {"name": marker}, "spec": spec})).await?;
         cluster
             .eventually("the marker pod", async || {

@@ -46,7 +46,7 @@ async fn client_ca_certificates_authenticate_users() {
 
 /// A CA bundle may contain any certificate; only a valid CA certificate verifies others.
 #[tokio::test]
-async fn certificates_of_expired_and_non_ca_issuers_authenticate_nobody() {
+async fn certificates_of_expired_and_non_ca_issuers_authenticate_no_client() {
     use rcgen::{KeyUsagePurpose, date_time_ymd};
     let (good, proxies) = (Ca::new("good"), Ca::new("proxies"));
     let expired = Ca::with("expired", |params| params.not_after = date_time_ymd(2001, 1, 1));
@@ -90,7 +90,7 @@ async fn ca_is_refused_from_the_second_after_it_expires() {
 }
 
 #[tokio::test]
-async fn expired_client_certificate_authenticates_nobody() {
+async fn expired_client_certificate_authenticates_no_client() {
     let (clients, proxies) = (Ca::new("clients"), Ca::new("proxies"));
     let access = open_known(&Cluster::default(), &clients, &proxies).await;
     let expired = |ca: &Ca, name: &str| {
