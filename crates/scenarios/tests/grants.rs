@@ -9,8 +9,12 @@ use keleustes_controllers::certificates::KUBELET_SERVING;
 use keleustes_controllers::certificatesigningrequest_signing::{
     BuiltInSigner, CertificateSigningRequestSigningOptions,
 };
+use keleustes_controllers::job::JobOptions;
 use keleustes_controllers::kube_apiserver_serving_clustertrustbundle_publisher::ClusterTrustBundlePublisherOptions;
 use keleustes_controllers::node_ipam::NodeIpamOptions;
+use keleustes_controllers::podgroup_protection::PodGroupProtectionOptions;
+use keleustes_controllers::resourceclaim::ResourceClaimOptions;
+use keleustes_controllers::resourcepoolstatusrequest::ResourcePoolStatusOptions;
 use keleustes_controllers::{ControllersOptions, all_controllers, bootstrap_signer, serviceaccount_token};
 use serde_json::Value;
 
@@ -65,7 +69,7 @@ fn bound_rules(server: &ApiServer, service_account: Option<&str>) -> Vec<Rule> {
     rules
 }
 
-/// Options with which every controller runs.
+/// Options with which every controller runs, also those behind feature gates, with all that gates add.
 fn options() -> ControllersOptions {
     ControllersOptions {
         serviceaccount_token: Some(serviceaccount_token::ServiceAccountTokenOptions {
@@ -90,15 +94,27 @@ fn options() -> ControllersOptions {
             cluster_cidr: "10.0.0.0/8".to_owned(),
             ..NodeIpamOptions::default()
         },
+        podgroup_protection: PodGroupProtectionOptions { enable_generic_workload: true },
+        resourcepoolstatusrequest: ResourcePoolStatusOptions {
+            enabled: true,
+            ..ResourcePoolStatusOptions::default()
+        },
+        storageversion_garbage_collector: true,
+        resourceclaim: ResourceClaimOptions {
+            enable_generic_workload: true,
+            enable_workload_claims: true,
+            ..ResourceClaimOptions::default()
+        },
+        job: JobOptions { enable_workloads: true, ..JobOptions::default() },
         ..ControllersOptions::default()
     }
 }
 
-#[test]
-fn every_grant_is_part_of_the_bootstrapped_role() {
-    let server = ApiServer::builder().bootstrap(true).build();
+/// The grants that no role of the bootstrap policy gives.
+fn missing_grants(options: &ControllersOptions, gated_kinds: bool) -> Vec<String> {
+    let server = ApiServer::builder().bootstrap(true).gated_kinds(gated_kinds).build();
     let mut missing = Vec::new();
-    for controller in all_controllers(&options()) {
+    for controller in all_controllers(options) {
         let rules = bound_rules(&server, controller.service_account);
         for grant in controller.grants {
             for verb in grant.verbs {
@@ -108,7 +124,37 @@ fn every_grant_is_part_of_the_bootstrapped_role() {
             }
         }
     }
+    missing
+}
+
+#[test]
+fn every_grant_is_part_of_the_bootstrapped_role() {
+    let controllers = all_controllers(&options());
+    for name in [
+        "podgroup-protection-controller",
+        "resourcepoolstatusrequest-controller",
+        "storageversion-garbage-collector-controller",
+    ] {
+        assert!(controllers.iter().any(|controller| controller.name == name), "{name} does not run");
+    }
+    let missing = missing_grants(&options(), true);
     assert!(missing.is_empty(), "no role grants:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn controllers_without_gates_need_no_role_of_a_gate() {
+    let gated = options();
+    let without = ControllersOptions {
+        podgroup_protection: PodGroupProtectionOptions::default(),
+        resourcepoolstatusrequest: ResourcePoolStatusOptions::default(),
+        storageversion_garbage_collector: false,
+        resourceclaim: ResourceClaimOptions::default(),
+        job: JobOptions::default(),
+        ..gated
+    };
+    let missing = missing_grants(&without, false);
+    assert!(missing.is_empty(), "no role grants:\n{}", missing.join("\n"));
+    assert!(!missing_grants(&options(), false).is_empty(), "a server without the gates lacks their roles");
 }
 
 #[test]
