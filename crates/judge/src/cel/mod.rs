@@ -35,8 +35,10 @@ pub struct Report {
     pub with_warnings: usize,
     /// How many warnings are equal.
     pub equal: usize,
-    /// How many warnings are syntax errors, of which only the presence is compared.
+    /// How many warnings are syntax errors of both sides, whose words are not compared.
     pub syntax_errors: usize,
+    /// How many of them have their first syntax error at another line or column.
+    pub syntax_errors_elsewhere: usize,
     /// One text per difference.
     pub differences: Vec<String>,
 }
@@ -136,7 +138,8 @@ fn compare(
         return;
     }
     for (one, other) in ours.iter().zip(theirs) {
-        if other.warning.contains("Syntax error: ") {
+        if let (Some(here), Some(there)) = (syntax_error(&one.warning), syntax_error(&other.warning)) {
+            report.syntax_errors_elsewhere += usize::from(here != there);
             report.syntax_errors += 1;
         } else if setup.normalize(&one.warning) == setup.normalize(&other.warning) {
             report.equal += 1;
@@ -149,6 +152,27 @@ fn compare(
     }
 }
 
+/// Line and column of the first syntax error of a warning, if there is one. The words are those of a generated parser, which
+/// this side does not have.
+fn syntax_error(warning: &str) -> Option<&str> {
+    let (before, _) = warning.split_once(": Syntax error: ")?;
+    Some(before.rsplit_once("<input>:").map_or("", |(_, place)| place))
+}
+
 fn difference(question: &Value, ours: &Value, theirs: &Value) -> String {
     format!("{}\n  ours:   {ours}\n  theirs: {theirs}", question["spec"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn syntax_errors_are_compared_by_the_place_of_the_first() {
+        let theirs = "apps/v1, Kind=Deployment: ERROR: <input>:1:5: Syntax error: mismatched input ')'\n | a +)\n | ....^";
+        assert_eq!(syntax_error(theirs), Some("1:5"));
+        let several = "ERROR: <input>:2:1: Syntax error: a\n | x\nERROR: <input>:3:7: Syntax error: b\n";
+        assert_eq!(syntax_error(several), Some("2:1"));
+        assert_eq!(syntax_error("ERROR: <input>:1:5: undeclared reference to 'a' (in container '')"), None);
+    }
 }
