@@ -6,7 +6,9 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::bench_cluster::BenchCluster;
-use super::loads::{keys, namespace_names, nodes_are_ready, times_until, wait_until_gone};
+use super::loads::{
+    PODS_A_NODE, create_deployments, keys, namespace_names, nodes_are_ready, times_until, wait_until_gone,
+};
 use super::objects::{CONFIG_MAPS, PODS, create_all, create_namespaces, delete_all, list};
 use crate::requests::send_all;
 
@@ -27,6 +29,8 @@ const POLICIES: Resource = Resource::cluster(
 const DRIVER: &str = "gpu.bench.example.com";
 /// The most devices that a ResourceSlice with taints may have.
 const DEVICES_A_SLICE: usize = 64;
+/// The pools that the devices are in: few, so that each has thousands of devices in many slices.
+const POOLS: usize = 2;
 /// Objects that are created between two waits, so that the requests of a large load fit into memory.
 const AT_ONCE: usize = 10_000;
 
@@ -63,7 +67,7 @@ pub(super) async fn resource_claims(cluster: &mut BenchCluster) -> anyhow::Resul
         .await
 }
 
-/// Ten thousand devices, a thousand of which pods use; then all are tainted.
+/// Ten thousand devices in two pools, a thousand of which pods use; then both pools are published again, with taints.
 pub(super) async fn tainted_devices(cluster: &mut BenchCluster) -> anyhow::Result<()> {
     let (devices, users) = (cluster.share(10_000), cluster.share(1000));
     let nodes = users.div_ceil(100);
@@ -72,32 +76,44 @@ pub(super) async fn tainted_devices(cluster: &mut BenchCluster) -> anyhow::Resul
     let namespaces = namespace_names(20);
     let keys = keys(&namespaces, users);
     create_namespaces(&cluster.client, &namespaces).await?;
-    let pools = devices.div_ceil(DEVICES_A_SLICE);
+    let slices = devices.div_ceil(DEVICES_A_SLICE).next_multiple_of(POOLS);
     cluster
         .phase("publish", async |client| {
-            let slices = (0..pools).map(|pool| (String::new(), slice(pool, "NoSchedule")));
-            create_all(client, &SLICES, slices).await?;
+            let bodies = (0..slices).map(|number| (String::new(), slice(number, slices, "NoSchedule")));
+            create_all(client, &SLICES, bodies).await?;
             Ok(Vec::new())
         })
         .await?;
-    use_devices(&cluster.client, &keys, nodes, pools).await?;
+    use_devices(&cluster.client, &keys, nodes, slices).await?;
     cluster
         .phase("taint", async |client| {
-            let slices = (0..pools).map(|pool| {
-                let change = json!({"spec": {"devices": slice(pool, "NoExecute")["spec"]["devices"]}});
-                Call::patch(&SLICES, &Key::cluster(pool_name(pool)), PatchType::Merge, &change)
+            // A driver that publishes a pool again gives it a new generation, slice after slice.
+            let changes = (0..slices).map(|number| {
+                let mut change = json!({"spec": slice(number, slices, "NoExecute")["spec"]});
+                change["spec"]["pool"]["generation"] = json!(2);
+                Call::patch(&SLICES, &Key::cluster(slice_name(number)), PatchType::Merge, &change)
             });
-            send_all(client, "tainting devices", slices).await?;
+            send_all(client, "tainting devices", changes).await?;
             wait_until_gone(client, &PODS).await?;
             Ok(Vec::new())
         })
         .await
 }
 
-/// A hundred thousand ConfigMaps, whose storage version is migrated.
+/// A hundred thousand ConfigMaps, whose storage version is migrated. Deployments are created before and meanwhile: their times
+/// show whether the migration slows other controllers down.
 pub(super) async fn migration(cluster: &mut BenchCluster) -> anyhow::Result<()> {
+    const REPLICAS: usize = 5;
     let namespaces = namespace_names(20);
     let keys = keys(&namespaces, cluster.share(100_000));
+    let deployments = |prefix: &str| -> Vec<Key> {
+        let names = keys.iter().take(cluster.share(100));
+        names.map(|key| Key::namespaced(&*key.namespace, &*format!("{prefix}-{}", key.name))).collect()
+    };
+    let (earlier, meanwhile) = (deployments("earlier"), deployments("meanwhile"));
+    let nodes = (2 * earlier.len() * REPLICAS).div_ceil(PODS_A_NODE) + 1;
+    cluster.start_nodes(nodes, PODS_A_NODE as u32).await?;
+    nodes_are_ready(&cluster.client, nodes).await?;
     create_namespaces(&cluster.client, &namespaces).await?;
     for some in keys.chunks(AT_ONCE) {
         let body = |key: &Key| json!({"metadata": {"name": key.name}, "data": {"key": "value"}});
@@ -105,11 +121,14 @@ pub(super) async fn migration(cluster: &mut BenchCluster) -> anyhow::Result<()> 
         create_all(&cluster.client, &CONFIG_MAPS, bodies).await?;
     }
     cluster
+        .phase("create Deployments", async |client| create_deployments(client, &earlier, REPLICAS).await)
+        .await?;
+    cluster
         .phase("migrate", async |client| {
             let spec = json!({"resource": {"group": "", "resource": "configmaps"}});
             let migration = json!({"metadata": {"name": "all"}, "spec": spec});
             create_all(client, &MIGRATIONS, [(String::new(), migration)]).await?;
-            BenchCluster::until("the migration", async || {
+            let migrated = BenchCluster::until("the migration", async || {
                 let migrations = list(client, &MIGRATIONS, "").await?;
                 let conditions = migrations.first().map(|one| one["status"]["conditions"].clone());
                 let conditions = conditions.unwrap_or_default();
@@ -119,9 +138,10 @@ pub(super) async fn migration(cluster: &mut BenchCluster) -> anyhow::Result<()> 
                 };
                 anyhow::ensure!(!is_true("Failed"), "the migration failed: {conditions}");
                 Ok(is_true("Succeeded"))
-            })
-            .await?;
-            Ok(Vec::new())
+            });
+            let others = create_deployments(client, &meanwhile, REPLICAS);
+            let ((), times) = futures::try_join!(migrated, others)?;
+            Ok(times)
         })
         .await
 }
@@ -153,7 +173,7 @@ fn pod(key: &Key, mut spec: Value, source: &Value) -> (String, Value) {
 }
 
 /// Creates pods on nodes and allocates a device for each, as the scheduler does.
-async fn use_devices(client: &Client, keys: &[Key], nodes: usize, pools: usize) -> anyhow::Result<()> {
+async fn use_devices(client: &Client, keys: &[Key], nodes: usize, slices: usize) -> anyhow::Result<()> {
     let claims = keys.iter().map(|key| {
         (key.namespace.to_string(), json!({"metadata": {"name": key.name}, "spec": claim_spec()}))
     });
@@ -166,9 +186,9 @@ async fn use_devices(client: &Client, keys: &[Key], nodes: usize, pools: usize) 
     let pods = list(client, &PODS, "").await?;
     let allocations = pods.iter().enumerate().map(|(n, pod)| {
         let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
-        let device = format!("device-{}", n / pools % DEVICES_A_SLICE);
-        let result =
-            json!({"request": "r", "driver": DRIVER, "pool": pool_name(n % pools), "device": device});
+        let (slice, nth) = (n % slices, n / slices % DEVICES_A_SLICE);
+        let result = json!({"request": "r", "driver": DRIVER, "pool": pool_name(slice),
+            "device": device_name(slice, nth)});
         let consumer = json!({"resource": "pods", "name": text("name"), "uid": text("uid")});
         let status = json!({"allocation": {"devices": {"results": [result]}}, "reservedFor": [consumer]});
         let key = Key::namespaced(text("namespace"), text("name"));
@@ -177,17 +197,27 @@ async fn use_devices(client: &Client, keys: &[Key], nodes: usize, pools: usize) 
     send_all(client, "allocating devices", allocations).await
 }
 
-fn pool_name(number: usize) -> String {
-    format!("pool-{number:03}")
+/// The pool of a slice.
+fn pool_name(slice: usize) -> String {
+    format!("pool-{}", slice % POOLS)
 }
 
-/// A pool of one slice, all of whose devices have a taint.
-fn slice(number: usize, effect: &str) -> Value {
+fn slice_name(number: usize) -> String {
+    format!("slice-{number:03}")
+}
+
+/// The name of a device, which no other slice of the pool has.
+fn device_name(slice: usize, nth: usize) -> String {
+    format!("device-{slice:03}-{nth:02}")
+}
+
+/// One of the slices, all of whose devices have a taint.
+fn slice(number: usize, slices: usize, effect: &str) -> Value {
     let taint = json!({"key": "example.com/broken", "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"});
-    let device = |n| json!({"name": format!("device-{n}"), "taints": [taint]});
+    let device = |nth| json!({"name": device_name(number, nth), "taints": [taint]});
     let devices: Vec<Value> = (0..DEVICES_A_SLICE).map(device).collect();
-    let pool = json!({"name": pool_name(number), "generation": 1, "resourceSliceCount": 1});
-    json!({"metadata": {"name": pool_name(number)},
+    let pool = json!({"name": pool_name(number), "generation": 1, "resourceSliceCount": slices / POOLS});
+    json!({"metadata": {"name": slice_name(number)},
         "spec": {"driver": DRIVER, "pool": pool, "allNodes": true, "devices": devices}})
 }
 
