@@ -1,5 +1,6 @@
 //! One manager on its own control plane, and the measurements of its work.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -55,6 +56,16 @@ pub(super) struct BenchCluster {
     manager: Process,
     started: usize,
     measurements: Vec<Measurement>,
+}
+
+/// An object whose creation is in the audit log: resource, namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Created([String; 3]);
+
+impl Created {
+    pub(super) fn new(resource: &Resource, key: &Key) -> Self {
+        Self([resource.plural.to_string(), key.namespace.to_string(), key.name.to_string()])
+    }
 }
 
 /// The resource usage at the start of a phase.
@@ -177,6 +188,44 @@ impl BenchCluster {
         self.wait_until_idle().await?;
         profile.map(Profile::end).transpose()?;
         self.record_since(name, &before)
+    }
+
+    /// The end of the audit log.
+    pub(super) fn audit_mark(&self) -> anyhow::Result<AuditMark> {
+        Ok(self.plane.audit_mark()?)
+    }
+
+    /// Records how long after the request that creates the first object of each pair the manager sends the one that creates
+    /// the second.
+    pub(super) fn record_reactions(
+        &mut self,
+        phase: &str,
+        since: AuditMark,
+        pairs: &[(Created, Created)],
+    ) -> anyhow::Result<()> {
+        let mut created: BTreeMap<Created, Timestamp> = BTreeMap::new();
+        for entry in self.plane.audit_since(since)?.into_iter().filter(|entry| entry.verb == "create") {
+            let Some(object) =
+                entry.object.filter(|object| entry.code == 201 && object.subresource.is_empty())
+            else {
+                continue;
+            };
+            let object = Created([object.resource, object.namespace, object.name]);
+            created.insert(object, entry.received_at.parse()?);
+        }
+        let at = |object: &Created| {
+            created.get(object).copied().with_context(|| format!("{object:?} is not in the audit log"))
+        };
+        let mut times = Vec::new();
+        for (cause, effect) in pairs {
+            times.push(at(effect)?.duration_since(at(cause)?).as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        if let (Some(p50), Some(p99)) = (quantile(&times, 50), quantile(&times, 99)) {
+            self.record(phase, Measure::ReactionHalf, p50);
+            self.record(phase, Measure::ReactionNearlyAll, p99);
+        }
+        Ok(())
     }
 
     /// Kills the manager, deletes its lease, creates work, and starts the manager again.

@@ -25,6 +25,10 @@ pub(super) enum Measure {
     Half,
     /// The time until 99 of 100 objects were done.
     NearlyAll,
+    /// The time from the creation of an object until the manager creates what it needs: the median.
+    ReactionHalf,
+    /// The same for 99 of 100 objects.
+    ReactionNearlyAll,
     /// The time until the first write other than routine ones.
     FirstWrite,
     /// The time until the first pod was created.
@@ -78,6 +82,8 @@ impl Measure {
             Self::Seconds => "time until done",
             Self::Half => "time until half are done",
             Self::NearlyAll => "time until 99 % are done",
+            Self::ReactionHalf => "time from an object's creation to the manager's request: median",
+            Self::ReactionNearlyAll => "time from an object's creation to the manager's request: 99 %",
             Self::FirstWrite => "time until the first useful write",
             Self::FirstPod => "time until the first pod is created",
             Self::ManagerCpu => "CPU time of the manager",
