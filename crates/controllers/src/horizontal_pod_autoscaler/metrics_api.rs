@@ -180,19 +180,17 @@ pub(super) fn pods_samples(json: &str, namespace: &str) -> Result<Samples, Strin
     let sample = |item: MetricValue| {
         let seconds = item.window_seconds.or(item.window);
         let window = seconds.map_or(DEFAULT_WINDOW, |seconds| i128::from(seconds) * SECOND);
-        (
-            item.described_object.name,
-            Sample { timestamp: item.timestamp.0, window, value: item.value.milli() },
-        )
+        let value = possible(item.value)?;
+        Ok((item.described_object.name, Sample { timestamp: item.timestamp.0, window, value }))
     };
-    Ok(of_namespace.map(sample).collect())
+    of_namespace.map(sample).collect()
 }
 
 /// The value of a custom metric of one object.
 pub(super) fn object_value(json: &str) -> Result<i64, String> {
     let list: MetricValueList = decode(json)?;
     match &list.items[..] {
-        [one] => Ok(one.value.milli()),
+        [one] => possible(one.value),
         items => Err(format!(
             "unable to fetch metrics from custom metrics API: the custom metrics API server returned {} results when we \
              asked for exactly one",
@@ -207,7 +205,17 @@ pub(super) fn external_values(json: &str) -> Result<Vec<i64>, String> {
     if list.items.is_empty() {
         return Err("no metrics returned from external metrics API".to_owned());
     }
-    Ok(list.items.iter().map(|item| item.value.milli()).collect())
+    list.items.iter().map(|item| possible(item.value)).collect()
+}
+
+/// A value in milli units. One beyond all numbers is nonsense, and scaling by it would fill the cluster or empty it. A
+/// negative value may be meant: the metric is whatever its author measures.
+fn possible(value: Quantity) -> Result<i64, String> {
+    let milli = value.milli();
+    if matches!(milli, i64::MIN | i64::MAX) {
+        return Err("the metrics API reports an impossible value, beyond 9.2 * 10^15".to_owned());
+    }
+    Ok(milli)
 }
 
 /// Whether an item is about the namespace that was asked for. A server that does not name one is believed.

@@ -386,7 +386,12 @@ fn external_series_are_summed() {
         status(&transcript)["currentMetrics"][0]["external"]["current"]["averageValue"],
         "9223372036854775807m"
     );
-    assert_eq!(written_size(&outcome(average, 2, &["9E", "9E"])), Some(4));
+    assert_eq!(written_size(&outcome(average.clone(), 2, &["9P", "9P"])), Some(4));
+    for impossible in ["9E", "-9E"] {
+        let transcript = outcome(average.clone(), 2, &[impossible]);
+        assert_eq!(written_size(&transcript), None, "{transcript}");
+        assert!(events(&transcript)[0].contains("reports an impossible value"), "{transcript}");
+    }
     let transcript = outcome(json!({"value": "10"}), 2, &["-5"]);
     assert_eq!(status(&transcript)["currentMetrics"][0]["external"]["current"]["value"], "-5");
     assert_eq!(
