@@ -140,8 +140,11 @@ async fn data_of_secrets_is_in_no_log_line_journal_entry_or_reason() {
     let completed = secret("without-ca").unwrap()["data"].clone();
     assert_eq!((&completed["token"], &completed["ca.crt"]), (&json!(encoded(MARKER)), &json!(encoded("ca"))));
     let is_marked =
-        |it: Value| it["metadata"]["labels"]["kubernetes.io/legacy-token-invalid-since"].is_string();
-    assert!(secret("unused").is_none_or(is_marked), "the legacy token cleaner has marked or deleted it");
+        |it: &Value| it["metadata"]["labels"]["kubernetes.io/legacy-token-invalid-since"].is_string();
+    assert!(
+        secret("unused").is_none_or(|it| is_marked(&it)),
+        "the legacy token cleaner has marked or deleted it"
+    );
     assert!(secret("orphan").is_none() && secret("invalid").is_none());
     assert!(cluster.server.object("secrets", "kube-system", "bootstrap-token-abcdef").is_none(), "expired");
     let journal = cluster.context.inspection.journal().latest(10_000, |_| true);
