@@ -139,8 +139,8 @@ impl<'w> DynamicFixture<'w> {
     }
 
     /// Asks for 2Gi.
-    async fn grow(&self, claim: &str) -> anyhow::Result<()> {
-        let patch = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
+    async fn grow(&self, claim: &str, size: &str) -> anyhow::Result<()> {
+        let patch = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": size}}}}));
         self.claims.patch(claim, &PatchParams::default(), &patch).await?;
         Ok(())
     }
@@ -334,7 +334,7 @@ pub(crate) async fn storage_driver_expands_a_claim_that_no_pod_uses(
     fixture.claim("data").await?;
     let (_, volume) = fixture.is_bound("data").await?;
     driver.fail(DriverOperation::Expand, DriverFault::Partial, 1).await;
-    fixture.grow("data").await?;
+    fixture.grow("data", "2Gi").await?;
     fixture.is_announced("data", "ExternalExpanding").await?;
     fixture
         .status_becomes("data", "it has 2Gi", |status| {
@@ -357,7 +357,7 @@ pub(crate) async fn storage_driver_expands_a_claim_on_the_node_of_its_pod(
     let (driver, hollow) = (fixture.driver().expands_on_node(true).start(), fixture.start_node().await?);
     fixture.claim("data").await?;
     let (_, volume) = fixture.is_bound("data").await?;
-    fixture.grow("data").await?;
+    fixture.grow("data", "2Gi").await?;
     fixture.is_announced("data", "ExternalExpanding").await?;
     let waits = |status: &Value| has_condition(status, "FileSystemResizePending");
     fixture.status_becomes("data", "it waits for a node", waits).await?;
@@ -377,10 +377,31 @@ pub(crate) async fn storage_driver_expands_a_claim_on_the_node_of_its_pod(
         })
         .await?;
     cluster.checkpoint("the claim has grown on its node").await;
+    grow_under_running_pod(cluster, &fixture).await?;
     fixture.pods.delete("user", &DeleteParams::default()).await?;
     fixture.is_gone(&fixture.pods, "user").await?;
     fixture.delete_claim("data", &name_of(&volume)).await?;
     driver.stop().await;
     fixture.delete_node(hollow).await?;
     fixture.delete_class().await
+}
+
+/// The claim grows while its pod keeps running.
+async fn grow_under_running_pod(cluster: &TestCluster, fixture: &DynamicFixture<'_>) -> anyhow::Result<()> {
+    let running = async || {
+        let pod = fixture.pods.get("user").await?;
+        let runs = pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
+        Ok(runs.then_some(pod))
+    };
+    let before = cluster.eventually("pod user runs", &running).await?;
+    fixture.grow("data", "3Gi").await?;
+    fixture
+        .status_becomes("data", "it has 3Gi", |status| {
+            status["capacity"]["storage"] == "3Gi" && !has_condition(status, "FileSystemResizePending")
+        })
+        .await?;
+    let after = running().await?.context("pod user does not run any more")?;
+    ensure!(before.metadata.uid == after.metadata.uid, "pod user was replaced");
+    cluster.checkpoint("the claim has grown while its pod runs").await;
+    Ok(())
 }
