@@ -49,6 +49,8 @@ pub(crate) fn table(
     let columns = columns::of(resource);
     let rows: Vec<Value> =
         objects.iter().map(|object| row(resource, &columns, object, included, now)).collect();
+    // kube-apiserver prints the age of an IPAddress, but does not declare the column.
+    let declared = columns.len() - usize::from(resource.kind == "IPAddress");
     // Kinds without columns of their own have null rows where others have an empty list.
     let described = columns.iter().all(|column| !matches!(column.source, Source::Created));
     let rows = Some(rows).filter(|rows| described || !rows.is_empty());
@@ -56,7 +58,7 @@ pub(crate) fn table(
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {},
-        "columnDefinitions": columns.iter().map(Column::definition).collect::<Vec<Value>>(),
+        "columnDefinitions": columns.iter().take(declared).map(Column::definition).collect::<Vec<Value>>(),
         "rows": rows,
     })
 }
