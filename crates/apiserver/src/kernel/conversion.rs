@@ -12,8 +12,12 @@ use super::stored_object::SharedObject;
 use super::{autoscalers, events};
 
 /// The object in its storage version.
-pub(crate) fn to_storage_version(resource: &Resource, object: Value) -> Value {
+pub(crate) fn to_storage_version(resource: &Resource, mut object: Value) -> Value {
     match resource.strategy {
+        Strategy::HorizontalPodAutoscaler if resource.stored_as.is_none() => {
+            autoscalers::drop_annotations(&mut object);
+            object
+        }
         _ if resource.stored_as.is_none() => object,
         Strategy::HorizontalPodAutoscaler => autoscalers::to_storage_version(object),
         _ => events::to_storage_version(object),

@@ -4,6 +4,7 @@
 //! rely on are implemented: some objects that kube-apiserver would reject are accepted.
 
 mod access;
+mod autoscalers;
 mod certificates;
 mod extensions;
 mod gated;

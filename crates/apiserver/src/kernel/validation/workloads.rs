@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::metadata::{NOT_NEGATIVE, meta_str};
 use super::super::selectors::selects;
 use super::super::status::FieldError;
-use super::{Errors, fixed, is_set, list, pods, rules, text, without};
+use super::{Errors, autoscalers, fixed, is_set, list, pods, rules, text, without};
 
 const NO_MATCH: &str = "`selector` does not match template `labels`";
 
@@ -393,20 +393,8 @@ pub(super) fn autoscaler(new: &Value, errors: &mut Errors) {
         let why = "must specify at least one Object or External metric to support scaling to zero replicas";
         errors.push(FieldError::forbidden("spec.metrics", why));
     }
-    for (at, metric) in metrics.iter().enumerate() {
-        let source = match text(metric, "/type") {
-            "Resource" => "resource",
-            "Pods" => "pods",
-            "Object" => "object",
-            "External" => "external",
-            "ContainerResource" => "containerResource",
-            _ => continue,
-        };
-        if !is_set(metric, &format!("/{source}")) {
-            let why = "must populate information for the given metric source";
-            errors.push(FieldError::required(&format!("spec.metrics[{at}].{source}"), why));
-        }
-    }
+    autoscalers::metrics(metrics, errors);
+    autoscalers::behavior(&new["spec"]["behavior"], errors);
 }
 
 pub(super) fn budget(new: &Value, errors: &mut Errors) {
