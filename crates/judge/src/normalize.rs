@@ -137,6 +137,8 @@ impl Symbols {
         let text = text.replace(&self.namespace, "{ns}");
         // In other texts a number may equal a resourceVersion accidentally.
         let mentions_versions = text.contains("ersion");
+        // The record may have a version that no response has shown yet.
+        let names_record = text.contains("ResourceVersion in record (");
         let mut normal = String::with_capacity(text.len());
         let mut rest = text.as_str();
         while !rest.is_empty() {
@@ -153,7 +155,11 @@ impl Symbols {
                 rest = &rest[next..];
                 continue;
             }
-            normal.push_str(&self.word(&rest[..end], mentions_versions));
+            let word = &rest[..end];
+            normal.push_str(&match names_record && is_version(word) {
+                true => symbol_for(&mut self.versions, "version", word),
+                false => self.word(word, mentions_versions),
+            });
             rest = &rest[end..];
         }
         normal
@@ -359,6 +365,10 @@ mod tests {
         let text = format!("uid {uid}, version 1000012");
         assert_eq!(symbols.text(&text), "uid <uid 1>, version <version 1>");
         assert_eq!(symbols.text("1000012:db8::"), "1000012:db8::");
+        assert_eq!(
+            symbols.text("the ResourceVersion in record (1488)"),
+            "the ResourceVersion in record (<version 2>)"
+        );
     }
 
     #[test]
