@@ -218,14 +218,19 @@ pub(super) async fn delete(
 ) -> Result<(), ReconcileError> {
     let Some(live) = still_released(cx, &volume.object.clone()).await else { return Ok(()) };
     let removed = match remove_directory(cx, binder, &live) {
-        Ok(()) => remove_finalizer(cx, &live).await.map_err(|error| error.to_string()),
+        Ok(()) => remove_finalizer(cx, live).await.map_err(|error| error.to_string()),
         Err(why) => Err(why),
     };
-    if let Err(why) = removed {
-        set_failed(cx, volume, "VolumeFailedDelete", &why).await?;
-        return Err(ReconcileError::because(why));
-    }
-    let write = Write::delete(&live)
+    let removed = match removed {
+        Ok(removed) => removed,
+        Err(why) => {
+            set_failed(cx, volume, "VolumeFailedDelete", &why).await?;
+            return Err(ReconcileError::because(why));
+        }
+    };
+    // A user may have changed the reclaim policy in the meantime.
+    let write = Write::delete(&*removed)
+        .resource_version_precondition(&removed.meta.resource_version)
         .on_failure(OnFailure::LogOnly)
         .because("the directory of the released volume was removed");
     cx.apply(Plan::of(write)).await;
@@ -260,12 +265,17 @@ fn is_removable(path: &str) -> bool {
         .any(|(at, matched)| path[at + matched.len()..].chars().next().is_some_and(|next| next != '\n'))
 }
 
-async fn remove_finalizer(cx: &mut Context<'_>, volume: &PersistentVolume) -> Result<(), ApiError> {
-    if !volume.meta.finalizers.iter().any(|one| *one == IN_TREE_FINALIZER) {
-        return Ok(());
+/// Returns the volume as it is stored without the finalizer.
+async fn remove_finalizer(
+    cx: &mut Context<'_>,
+    volume: PersistentVolume,
+) -> Result<Arc<PersistentVolume>, ApiError> {
+    let mut subject = Subject::cached(Arc::new(volume));
+    let finalizers = subject.object.meta.finalizers.clone();
+    if finalizers.iter().any(|one| *one == IN_TREE_FINALIZER) {
+        let kept: Vec<_> = finalizers.iter().filter(|one| **one != IN_TREE_FINALIZER).collect();
+        let change = |json: &mut Value| json["metadata"]["finalizers"] = json!(kept);
+        subject.update(cx, "", "the directory of the volume was removed", change).await?;
     }
-    let kept: Vec<_> = volume.meta.finalizers.iter().filter(|one| **one != IN_TREE_FINALIZER).collect();
-    let change = |json: &mut Value| json["metadata"]["finalizers"] = json!(kept);
-    let mut subject = Subject::cached(Arc::new(volume.clone()));
-    subject.update(cx, "", "the directory of the volume was removed", change).await
+    Ok(subject.object)
 }

@@ -22,6 +22,11 @@ pub(super) async fn reclaim(
     if volume.object.annotations.value(MIGRATED_TO).is_some_and(|driver| !driver.is_empty()) {
         return Ok(Requeue::Forget);
     }
+    // What a recycler pod has begun it ends, also if the policy is another one by now.
+    if recycle::is_running(binder, &volume.object) {
+        recycle::recycle(cx, binder, volume).await;
+        return Ok(Requeue::Forget);
+    }
     match volume.object.spec.persistent_volume_reclaim_policy.as_str() {
         "Retain" => Ok(Requeue::Forget),
         "Delete" => {
@@ -126,13 +131,14 @@ pub(super) async fn set_failed(
 
 /// Reads a volume live and returns it if it is still released, the moment before its data is destroyed.
 ///
-/// Beyond the original, the claim is read live too: data is not destroyed for what a cache says.
+/// Beyond the original, the claim and the reclaim policy are read live too: data is not destroyed for what a cache says.
 pub(super) async fn still_released(
     cx: &mut Context<'_>,
     volume: &PersistentVolume,
 ) -> Option<PersistentVolume> {
     let live = cx.fetch::<PersistentVolume>(&volume.meta.key).await.ok()??;
-    if live.meta.uid != volume.meta.uid {
+    let policy = |volume: &PersistentVolume| volume.spec.persistent_volume_reclaim_policy.clone();
+    if live.meta.uid != volume.meta.uid || policy(&live) != policy(volume) {
         return None;
     }
     let claim_ref = live.spec.claim_ref.clone().filter(|claim_ref| !claim_ref.uid.is_empty())?;

@@ -304,6 +304,19 @@ fn only_directories_below_tmp_are_removed_and_only_while_released() {
             "failed to create deleter for volume \"pv\": spec.PersistentVolumeSource.HostPath is nil"
         )
     );
+    // A user has set the policy to Retain, and the cache does not show it yet.
+    let a_loop = host_path_loops(&host, false).remove(1);
+    let retained = with(
+        released("/tmp/x"),
+        &[
+            ("/spec/persistentVolumeReclaimPolicy", json!("Retain")),
+            ("/metadata/resourceVersion", json!("99")),
+        ],
+    );
+    let mut behind = cluster(&a_loop, &[], &[released("/tmp/x")]).with_live::<PersistentVolume>(retained);
+    let transcript = sync_volume(&mut behind, &a_loop);
+    assert!(!transcript.contains("delete ") && !transcript.contains("put "), "{transcript}");
+    assert!(host.0.lock().is_empty());
     // The claim exists after all, on the API server.
     let a_loop = host_path_loops(&host, false).remove(1);
     let (claim, _) = bound_pair();

@@ -208,6 +208,19 @@ fn ended_recycler_pod_is_deleted_and_decides_about_the_volume() {
     assert!(gone.ends_with("Recycle failed: recycler pod was deleted\n"), "{gone}");
 }
 
+/// The pod has scrubbed the volume, whatever the policy is by now; nothing else would delete it.
+#[test]
+fn recycler_pod_is_deleted_although_the_volume_is_to_be_retained_by_now() {
+    let a_loop = volumes_loop();
+    let mut cluster = cluster(&a_loop, &[], &[recyclable()]);
+    cluster.reconcile(&a_loop, volume_key("pv"));
+    let retain = [("/spec/persistentVolumeReclaimPolicy", json!("Retain"))];
+    cluster.put::<PersistentVolume>(&a_loop, with(recyclable(), &retain));
+    cluster.put::<Pod>(&a_loop, recycler_pod("Succeeded"));
+    let transcript = sync_volume(&mut cluster, &a_loop);
+    assert!(transcript.contains("delete pods default/recycler-for-pv because"), "{transcript}");
+}
+
 /// Proves PVB-104, PVB-105, PVB-106, PVB-126.
 #[test]
 fn volume_in_use_or_without_recycler_is_not_recycled() {
