@@ -63,8 +63,23 @@ pub(super) fn spec(path: &str, spec: &Value, errors: &mut Errors) {
     }
     if spec["hostUsers"] == false {
         user_namespace(path, spec, errors);
+    } else {
+        unmasked_proc(path, spec, errors);
     }
     sysctls(path, spec, errors);
+}
+
+/// Only a pod with its own user namespace may see all of `/proc`.
+fn unmasked_proc(path: &str, spec: &Value, errors: &mut Errors) {
+    for containers in ["initContainers", "containers", "ephemeralContainers"] {
+        for (at, container) in list(spec, &format!("/{containers}")).iter().enumerate() {
+            if text(container, "/securityContext/procMount") == "Unmasked" {
+                let field = format!("{path}.{containers}[{at}].securityContext.procMount");
+                let why = "`hostUsers` must be false to use `Unmasked`";
+                errors.push(FieldError::invalid(&field, &"Unmasked".into(), why));
+            }
+        }
+    }
 }
 
 const LINUX: &str = "windows options cannot be set for a linux pod";
