@@ -348,7 +348,7 @@ impl Kernel {
         ranges.into_iter().find_map(|range| self.draw_address(range, &allocated)).ok_or(IpError::Full)
     }
 
-    /// The addresses that have an IPAddress, whoever created it. A Service without one counts as if it had one: the
+    /// The addresses that have an IPAddress, of the allocator or of a user. A Service without one counts as if it had one: the
     /// repair controller of kube-apiserver creates it.
     fn allocated_addresses(&self, services: &Resource) -> BTreeSet<Ipv4Addr> {
         let records = ip_addresses().map(|resource| self.store.values(resource, None)).unwrap_or_default();
