@@ -120,6 +120,12 @@ impl EffectsRouter {
         Self { queues: loops.iter().map(queue_of).collect(), metrics, record, is_leader }
     }
 
+    /// Takes the effects of an observer.
+    fn sink(self: &Arc<Self>) -> EffectsSink {
+        let router = self.clone();
+        Arc::new(move |effects| router.take(effects, None))
+    }
+
     /// Makes effects take effect. `own` is the queue of the loop they come from, if they come from one: two loops may
     /// have queues of the same name.
     fn take(&self, mut effects: Effects, own: Option<&Queue>) {
@@ -205,9 +211,7 @@ pub async fn start(
         workers: TaskTracker::new(),
     };
     if let Some((monitors, observer)) = monitors.zip(controller.observer.clone()) {
-        let sink = effects_router.clone();
-        let sink: EffectsSink = Arc::new(move |effects| sink.take(effects, None));
-        monitors.start_leading(&observer, &sink);
+        monitors.start_leading(&observer, &effects_router.sink());
         running.observing = Some((monitors, observer));
     }
     for (spec, (_, queue)) in controller.loops.into_iter().zip(&effects_router.queues) {
