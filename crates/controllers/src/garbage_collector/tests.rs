@@ -435,7 +435,7 @@ fn foreground_finalizer_is_removed_when_no_dependent_blocks() {
     let owner =
         object(&SETS, "ns/set").owned(&MAPS, "gone").terminating(&["first", "foregroundDeletion", "last"]);
     let cluster = || TestCluster::default().has(&SETS, owner.clone());
-    let finalizer_removed = "get replicasets.apps ns/set\namend replicasets.apps ns/set because no dependent blocks its deletion: \
+    let finalizer_removed = "get replicasets.apps ns/set\npatch replicasets.apps ns/set because no dependent blocks its deletion: \
         {\"finalizers\":[\"first\",\"last\"]}\n";
     assert_eq!(cluster().attempt_to_delete("set"), finalizer_removed, "its own owners do not matter");
     let mut unblocked = cluster().has(&PODS, object(&PODS, "ns/pod").owned(&SETS, "set"));
