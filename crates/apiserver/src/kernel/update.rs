@@ -118,9 +118,15 @@ impl Kernel {
             self.allocate(resource, Some(live), &mut new, dry_run)?;
         }
         validate(target, Some(live), &new)?;
-        if resource.strategy != Strategy::Pod && subresource.is_none() {
-            self.warnings.extend(warnings::for_object(resource, Some(live), &new));
-            self.warnings.extend(self.options.warn_about.into_iter().flat_map(|problems| problems(&new)));
+        if subresource.is_none() {
+            let is_pod = resource.strategy == Strategy::Pod;
+            if !is_pod {
+                self.warnings.extend(warnings::for_object(resource, Some(live), &new));
+            }
+            // Controllers update pods often, and would be warned of what users have written.
+            if !is_pod || meta(live, "annotations") != meta(&new, "annotations") {
+                self.warnings.extend(self.options.warn_about.into_iter().flat_map(|problems| problems(&new)));
+            }
         }
         self.validate_admission_of_update(&write.by_signer(), live, &new)?;
         self.charge_quotas(&Charge::of_update(target, [live, &new], dry_run, write.now))?;

@@ -320,6 +320,31 @@ fn duplicate_port_causes_a_warning_and_is_owned_as_a_whole() {
 }
 
 #[test]
+fn changed_annotations_of_a_pod_are_warned_about() {
+    let odd = |object: &Value| match object["metadata"]["annotations"]["odd"].is_string() {
+        true => vec!["odd".to_owned()],
+        false => Vec::new(),
+    };
+    let mut server = TestServer::with(KernelOptions { warn_about: Some(odd), ..KernelOptions::default() });
+    let path = "/api/v1/namespaces/default/pods";
+    server.created(
+        path,
+        &json!({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}),
+    );
+    let mut warnings = |metadata: Value| {
+        let patch = json!({"metadata": metadata}).to_string();
+        let request = Request::new(Method::PATCH, &format!("{path}/x"), patch);
+        let request = Request { content_type: "application/merge-patch+json".to_owned(), ..request };
+        let Reply::Document(document) = server.kernel.call(&request, server.now) else { panic!("a watch") };
+        assert_eq!(document.code, 200);
+        document.warnings
+    };
+    assert_eq!(warnings(json!({"labels": {"a": "b"}})), [""; 0]);
+    assert_eq!(warnings(json!({"annotations": {"odd": "x"}})), ["odd"]);
+    assert_eq!(warnings(json!({"labels": {"a": "c"}})), [""; 0], "it was there before");
+}
+
+#[test]
 fn claim_expansion_requires_allow_volume_expansion() {
     let mut server = TestServer::new();
     let path = "/api/v1/namespaces/default/persistentvolumeclaims";
