@@ -163,6 +163,19 @@ pub const CONTROLLERS: &[&str] = &[
     "storage-version-migrator-controller",
 ];
 
+/// Flags of a manager that runs every controller, also those that must be named and those behind feature gates that are
+/// off by default.
+pub const EVERY_CONTROLLER: [&str; 2] = [
+    "--controllers=*,bootstrap-signer-controller,token-cleaner-controller,selinux-warning-controller",
+    "--feature-gates=GenericWorkload=true,DRAResourcePoolStatus=true,StorageVersionAPI=true",
+];
+
+/// Flags of an API server that serves what they need.
+pub const API_SERVER_FOR_EVERY_CONTROLLER: [&str; 2] = [
+    "--feature-gates=GenericWorkload=true,DRAResourcePoolStatus=true,StorageVersionAPI=true,APIServerIdentity=true",
+    "--runtime-config=scheduling.k8s.io/v1beta1=true,resource.k8s.io/v1alpha3=true,internal.apiserver.k8s.io/v1alpha1=true",
+];
+
 /// The flag that selects them.
 #[must_use]
 pub fn controllers_flag() -> String {

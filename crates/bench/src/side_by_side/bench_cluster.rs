@@ -12,7 +12,7 @@ use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{AuditEntry, AuditMark, ControlPlane, Process, User};
 use keleustes_hollow::{Hollow, HollowHandle, StorageDriver, StorageDriverHandle};
 use keleustes_objects::{Key, Resource};
-use keleustes_scenarios::real::{Manager, controllers_flag};
+use keleustes_scenarios::real::{API_SERVER_FOR_EVERY_CONTROLLER, EVERY_CONTROLLER, Manager};
 use kube::Client;
 
 use super::profile::Profile;
@@ -33,8 +33,6 @@ pub(super) struct BenchOptions {
     pub(super) manager: Manager,
     /// The size of loads in percent.
     pub(super) percent: usize,
-    /// Controllers that run besides the usual ones.
-    pub(super) more_controllers: &'static [&'static str],
     /// `--kube-api-qps` and burst of the manager, if set.
     pub(super) qps: Option<u32>,
     /// The folder for profiles, if they are wanted.
@@ -80,6 +78,9 @@ impl BenchCluster {
     /// Starts everything, and waits until the manager is idle.
     pub(super) async fn start(options: BenchOptions, load: &'static str) -> anyhow::Result<Self> {
         let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
+        let builder = API_SERVER_FOR_EVERY_CONTROLLER
+            .into_iter()
+            .fold(builder, |builder, argument| builder.api_server_arg(argument));
         let builder = if load == AUTOSCALERS_LOAD { builder.with_metrics_adapter() } else { builder };
         let plane = builder.start()?;
         let connection = Connection::open(Some(&plane.kubeconfig(User::Admin)), None, None)?;
@@ -394,17 +395,15 @@ impl BenchCluster {
     }
 }
 
-/// Starts a manager with the flags of a kubeadm manifest and the controllers that both have.
+/// Starts a manager with the flags of a kubeadm manifest and all controllers.
 fn spawn(
     plane: &ControlPlane,
     proxy: &CountingProxy,
     options: &BenchOptions,
     nth: usize,
 ) -> anyhow::Result<Process> {
-    let usual = controllers_flag();
-    let controllers: Vec<_> =
-        [usual.as_str()].into_iter().chain(options.more_controllers.iter().copied()).collect();
-    let mut flags = vec![controllers.join(","), format!("--master={}", proxy.url())];
+    let mut flags = EVERY_CONTROLLER.map(str::to_owned).to_vec();
+    flags.push(format!("--master={}", proxy.url()));
     if let Some(qps) = options.qps {
         flags.extend([format!("--kube-api-qps={qps}"), format!("--kube-api-burst={qps}")]);
     }

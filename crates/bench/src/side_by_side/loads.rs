@@ -24,22 +24,12 @@ use crate::requests::{NAMESPACES, define, items};
 /// A load and its name.
 pub(super) struct Load {
     pub(super) name: &'static str,
-    /// Controllers that run besides the usual ones.
-    pub(super) more_controllers: &'static [&'static str],
     pub(super) play: fn(&mut BenchCluster) -> LocalBoxFuture<'_, anyhow::Result<()>>,
 }
 
-/// A load with the usual controllers.
 macro_rules! load {
     ($name:expr, $play:path) => {
-        load!($name, $play, &[])
-    };
-    ($name:expr, $play:path, $more_controllers:expr) => {
-        Load {
-            name: $name,
-            more_controllers: $more_controllers,
-            play: |cluster| $play(cluster).boxed_local(),
-        }
+        Load { name: $name, play: |cluster| $play(cluster).boxed_local() }
     };
 }
 
@@ -54,7 +44,7 @@ pub(super) const LOADS: &[Load] = &[
     load!("certificates", controller_loads::certificates),
     load!("endpoints", controller_loads::endpoints),
     load!("quotas", controller_loads::quotas),
-    load!("ranges", controller_loads::ranges, &["node-ipam-controller"]),
+    load!("ranges", controller_loads::ranges),
     load!(AUTOSCALERS_LOAD, schedules::autoscalers),
     load!("cronjobs", schedules::cron_jobs),
     load!("claims", storage::claims),

@@ -70,8 +70,7 @@ pub(crate) async fn measure(args: &SideBySideArgs) -> anyhow::Result<()> {
             for manager in [Manager::Ours(ours.clone())].into_iter().chain(original) {
                 let qps = (!args.defaults).then_some(args.qps);
                 let profiles = args.profile.then(|| args.out.join("profiles"));
-                let more_controllers = load.more_controllers;
-                let options = BenchOptions { manager, percent, more_controllers, qps, profiles };
+                let options = BenchOptions { manager, percent, qps, profiles };
                 eprintln!("{}, {}, round {round}", load.name, options.manager.whose());
                 let mut cluster = BenchCluster::start(options, load.name).await?;
                 (load.play)(&mut cluster).await?;

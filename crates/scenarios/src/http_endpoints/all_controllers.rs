@@ -11,16 +11,7 @@ use super::differences::Differences;
 use super::items::Items;
 use super::{SETTLE_TIME, Side, admin, create_reader, give_work};
 use crate::TestCluster;
-use crate::real::{Manager, built_manager};
-
-/// Everything, also what must be named and what is behind feature gates that are off by default.
-const CONTROLLERS: &str =
-    "--controllers=*,bootstrap-signer-controller,token-cleaner-controller,selinux-warning-controller";
-const GATES: &str = "--feature-gates=GenericWorkload=true,DRAResourcePoolStatus=true,StorageVersionAPI=true";
-const API_SERVER: [&str; 2] = [
-    "--feature-gates=GenericWorkload=true,DRAResourcePoolStatus=true,StorageVersionAPI=true,APIServerIdentity=true",
-    "--runtime-config=scheduling.k8s.io/v1beta1=true,resource.k8s.io/v1alpha3=true,internal.apiserver.k8s.io/v1alpha1=true",
-];
+use crate::real::{API_SERVER_FOR_EVERY_CONTROLLER, EVERY_CONTROLLER, Manager, built_manager};
 
 /// How many controllers the original runs without a cloud provider.
 const COUNT: usize = 49;
@@ -59,13 +50,13 @@ pub(crate) async fn all_controllers_of_the_original_start_with_the_flags_of_kube
     _: &TestCluster,
 ) -> anyhow::Result<()> {
     let mut builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
-    for argument in API_SERVER {
+    for argument in API_SERVER_FOR_EVERY_CONTROLLER {
         builder = builder.api_server_arg(argument);
     }
     let plane = builder.start()?;
     create_reader(&plane)?;
     let cluster = admin(&plane).await?;
-    let flags = || [CONTROLLERS, GATES].map(str::to_owned).to_vec();
+    let flags = || EVERY_CONTROLLER.map(str::to_owned).to_vec();
     let side =
         |manager| anyhow::Ok(Side { plane: &plane, port: plane.free_port()?, manager, flags: flags() });
     let (mut ours, refused) = lead(&side(Manager::Ours(built_manager()?))?, &cluster).await?;
