@@ -516,6 +516,11 @@ impl Parser<'_> {
             ExprKind::Unspecified
         };
         let text = token.text.as_str();
+        if !sign.is_empty() && !matches!(token.kind, TokenKind::Int | TokenKind::Float) {
+            // Only `!` leads here: an operand of `-` has no sign of its own.
+            self.at -= 1;
+            return Err(self.syntax_error(&format!("no viable alternative at input '-{text}'")));
+        }
         Ok(match token.kind {
             TokenKind::Int => match integer(text, sign, i64::from_str_radix) {
                 Some(value) => ExprKind::Literal(Literal::Int(value)),

@@ -90,6 +90,12 @@ fn syntax_errors_name_what_was_found() {
         first("a.true"),
         "ERROR: <input>:1:3: Syntax error: mismatched input 'true' expecting IDENTIFIER"
     );
+    // A sign belongs to a number, and `!` takes no other operator.
+    for operand in ["\"b\"", "b'x'", "true", "1u", "a"] {
+        let error = format!("ERROR: <input>:1:3: Syntax error: no viable alternative at input '-{operand}'");
+        assert_eq!(first(&format!("!-{operand}")), error);
+    }
+    assert_eq!(parsed("!-1"), "!_@0(Int(-1)@1)");
 }
 
 /// Proves VAPS-109.
