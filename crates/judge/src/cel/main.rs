@@ -28,13 +28,12 @@ fn main() -> anyhow::Result<ExitCode> {
     report.differences.iter().take(args.shown).for_each(|difference| println!("{difference}\n"));
     println!(
         "judge-cel: {} policies ({} expressions from tests of the original), {} with warnings, {} warnings are equal, \
-         {} are syntax errors for both ({} at different places), {} differ",
+         {} are syntax errors for both at the same place, {} differ",
         report.policies,
         report.collected,
         report.with_warnings,
         report.equal,
         report.syntax_errors,
-        report.syntax_errors_elsewhere,
         report.differences.len()
     );
     Ok(if report.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

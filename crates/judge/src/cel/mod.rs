@@ -35,10 +35,8 @@ pub struct Report {
     pub with_warnings: usize,
     /// How many warnings are equal.
     pub equal: usize,
-    /// How many warnings are syntax errors of both sides, whose words are not compared.
+    /// How many warnings begin with a syntax error of both sides at the same place; their words are not compared.
     pub syntax_errors: usize,
-    /// How many of them have their first syntax error at another line or column.
-    pub syntax_errors_elsewhere: usize,
     /// One text per difference.
     pub differences: Vec<String>,
 }
@@ -138,8 +136,8 @@ fn compare(
         return;
     }
     for (one, other) in ours.iter().zip(theirs) {
-        if let (Some(here), Some(there)) = (syntax_error(&one.warning), syntax_error(&other.warning)) {
-            report.syntax_errors_elsewhere += usize::from(here != there);
+        let (here, there) = (syntax_error(&one.warning), syntax_error(&other.warning));
+        if here.is_some() && here == there {
             report.syntax_errors += 1;
         } else if setup.normalize(&one.warning) == setup.normalize(&other.warning) {
             report.equal += 1;
