@@ -144,11 +144,13 @@ fn quoted(rest: &[char]) -> Option<Result<(TokenKind, usize), usize>> {
     let kind = if bytes == 1 { TokenKind::Bytes } else { TokenKind::String };
     let body = &rest[prefix..];
     let length = triple(body, quote, raw == 1).or_else(|| single(body, quote, raw == 1));
-    Some(match length {
-        Some(length) => Ok((kind, prefix + length)),
+    match length {
+        Some(length) => Some(Ok((kind, prefix + length))),
+        // Without a string behind it, the prefix is an identifier.
+        None if prefix > 0 => None,
         // The generated lexer gives up at the character that no string can have.
-        None => Err(prefix + broken(body, quote, raw == 1)),
-    })
+        None => Some(Err(broken(body, quote))),
+    }
 }
 
 fn triple(body: &[char], quote: char, raw: bool) -> Option<usize> {
@@ -179,13 +181,12 @@ fn single(body: &[char], quote: char, raw: bool) -> Option<usize> {
     None
 }
 
-fn broken(body: &[char], quote: char, raw: bool) -> usize {
+fn broken(body: &[char], quote: char) -> usize {
     let mut at = 1;
     while at < body.len() {
         match body[at] {
             one if one == quote => return at + 1,
             '\n' | '\r' => return at + 1,
-            _ if raw => at += 1,
             _ => match one_character(&body[at..]) {
                 Some(length) => at += length,
                 None => return (at + 2).min(body.len()),
@@ -250,5 +251,6 @@ mod tests {
     fn what_is_no_token_is_reported() {
         assert_eq!(split("a @ b"), ["a", "b", "Syntax error: token recognition error at: '@'"]);
         assert_eq!(split("'\\q'")[0], "Syntax error: token recognition error at: ''\\q'");
+        assert_eq!(split("br'a")[..2], ["br", "Syntax error: token recognition error at: ''a'"]);
     }
 }
