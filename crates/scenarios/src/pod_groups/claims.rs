@@ -37,6 +37,8 @@ impl<'w> SharedClaim<'w> {
         let requests = json!([{"name": "r", "exactly": {"deviceClassName": "class.example.com"}}]);
         let spec = json!({"spec": {"devices": {"requests": requests}}});
         cluster.create(&templates, json!({"metadata": {"name": "t"}, "spec": spec})).await?;
+        // A manager whose cache lacks the template records an event.
+        cluster.settle().await;
         let (pods, claims, groups) =
             (cluster.api(&namespace), cluster.api(&namespace), cluster.api(&namespace));
         let fixture = Self { cluster, name, pods, claims, groups, _heartbeats: heartbeats };
