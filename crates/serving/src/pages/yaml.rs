@@ -17,9 +17,8 @@ fn write_value(text: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(entries) => {
             for (key, value) in entries {
-                text.push_str(&indent);
-                text.push_str(&scalar(key));
-                text.push(':');
+                let key = format!("{indent}{}:", scalar(key));
+                text.push_str(&key);
                 match value {
                     Value::Object(inner) if !inner.is_empty() => {
                         text.push('\n');
@@ -29,17 +28,46 @@ fn write_value(text: &mut String, value: &Value, depth: usize) {
                         text.push('\n');
                         write_value(text, value, depth);
                     }
-                    _ => text.push_str(&format!(" {}\n", leaf(value))),
+                    _ => {
+                        let value = folded(&leaf(value), key.chars().count() + 1, depth + 1);
+                        text.push_str(&format!(" {value}\n"));
+                    }
                 }
             }
         }
         Value::Array(items) => {
             for item in items {
-                text.push_str(&format!("{indent}- {}\n", leaf(item)));
+                let item = folded(&leaf(item), indent.len() + 2, depth + 1);
+                text.push_str(&format!("{indent}- {item}\n"));
             }
         }
         _ => text.push_str(&format!("{}\n", leaf(value))),
     }
+}
+
+/// Breaks a scalar that begins at a column at single spaces beyond the line's width, as the original's library does.
+fn folded(scalar: &str, mut column: usize, depth: usize) -> String {
+    const WIDTH: usize = 80;
+    if scalar.starts_with('"') {
+        return scalar.to_owned();
+    }
+    let chars: Vec<char> = scalar.chars().collect();
+    // Not at the quotes.
+    let inner = if scalar.starts_with('\'') { 2..chars.len().saturating_sub(2) } else { 1..chars.len() - 1 };
+    let is_single_space = |at: usize| chars[at] == ' ' && chars[at - 1] != ' ' && chars[at + 1] != ' ';
+    let mut text = String::new();
+    for (at, one) in chars.iter().enumerate() {
+        if column > WIDTH && inner.contains(&at) && is_single_space(at) {
+            let indent = "  ".repeat(depth);
+            text.push('\n');
+            text.push_str(&indent);
+            column = indent.len();
+        } else {
+            text.push(*one);
+            column += 1;
+        }
+    }
+    text
 }
 
 fn leaf(value: &Value) -> String {
@@ -113,6 +141,21 @@ mod tests {
             "paths": ["/a", "/b"], "code": 403, "none": []});
         let wanted = "apiVersion: v1\ncode: 403\ndetails: {}\nkind: Statusz\nmetadata:\n  name: m\nnone: []\npaths:\n- /a\n- /b\n";
         assert_eq!(text(&value), wanted);
+    }
+
+    /// The first text is what the original sent.
+    #[test]
+    fn long_lines_are_broken_at_spaces() {
+        let message = |name: &str| {
+            format!("forbidden: User \"system:serviceaccount:default:{name}\" cannot get path \"/metrics\"")
+        };
+        assert_eq!(
+            text(&json!({"message": message("powerless")})),
+            "message: 'forbidden: User \"system:serviceaccount:default:powerless\" cannot get path\n  \"/metrics\"'\n"
+        );
+        assert_eq!(text(&json!({"message": message("short")})).lines().count(), 1);
+        let long = "x".repeat(90);
+        assert_eq!(text(&json!({"a": [format!("{long} y  z w")]})), format!("a:\n- {long}\n  y  z w\n"));
     }
 
     #[test]
