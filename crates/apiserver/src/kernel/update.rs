@@ -119,14 +119,7 @@ impl Kernel {
         }
         validate(target, Some(live), &new)?;
         if subresource.is_none() {
-            let is_pod = resource.strategy == Strategy::Pod;
-            if !is_pod {
-                self.warnings.extend(warnings::for_object(resource, Some(live), &new));
-            }
-            // Controllers update pods often, and would be warned of what users have written.
-            if !is_pod || meta(live, "annotations") != meta(&new, "annotations") {
-                self.warnings.extend(self.options.warn_about.into_iter().flat_map(|problems| problems(&new)));
-            }
+            self.warn_about_update(resource, live, &new);
         }
         self.validate_admission_of_update(&write.by_signer(), live, &new)?;
         self.charge_quotas(&Charge::of_update(target, [live, &new], dry_run, write.now))?;
@@ -149,6 +142,18 @@ impl Kernel {
         self.claim_address(resource, Some(live), &new, write.now);
         let event = self.store.put(resource, new);
         Ok(self.publish(&event, write.now))
+    }
+
+    /// kube-apiserver has no warnings about updates of pods.
+    fn warn_about_update(&mut self, resource: &Resource, live: &SharedObject, new: &Value) {
+        let is_pod = resource.strategy == Strategy::Pod;
+        if !is_pod {
+            self.warnings.extend(warnings::for_object(resource, Some(live), new));
+        }
+        // Controllers update pods often, and would be warned of what users have written.
+        if !is_pod || meta(live, "annotations") != meta(new, "annotations") {
+            self.warnings.extend(self.options.warn_about.into_iter().flat_map(|problems| problems(new)));
+        }
     }
 
     /// Whether kube-apiserver has stored the object without the defaults it adds on every read. It does so on create
