@@ -23,7 +23,7 @@ pub(super) async fn reclaim(
         return Ok(Requeue::Forget);
     }
     // What a recycler pod has begun it ends, also if the policy is another one by now.
-    if recycle::is_running(binder, &volume.object) {
+    if recycle::running_pod(binder, &volume.object).is_some() {
         recycle::recycle(cx, binder, volume).await;
         return Ok(Requeue::Forget);
     }

@@ -23,17 +23,14 @@ use crate::pods_by_claim::pods_of_claim;
 /// Prefix of the names of recycler pods; the name of the volume follows.
 pub(super) const POD_NAME_PREFIX: &str = "recycler-for-";
 
-/// Whether a recycler pod of this process scrubs a volume.
-pub(super) fn is_running(binder: &Binder, volume: &PersistentVolume) -> bool {
-    binder.operations.recycler_pod(&volume.meta.key.name).is_some_and(|pod| pod.volume == volume.meta.uid)
+/// The recycler pod of this process that scrubs a volume.
+pub(super) fn running_pod(binder: &Binder, volume: &PersistentVolume) -> Option<RecyclerPod> {
+    binder.operations.recycler_pod(&volume.meta.key.name).filter(|pod| pod.volume == volume.meta.uid)
 }
 
 /// One step of the recycling of a released volume. Errors are not those of the sync, which is repeated at every resync.
 pub(super) async fn recycle(cx: &mut Context<'_>, binder: &Binder, volume: &mut Subject<PersistentVolume>) {
-    let object = volume.object.clone();
-    let name = object.meta.key.name.clone();
-    let running = binder.operations.recycler_pod(&name).filter(|pod| pod.volume == object.meta.uid);
-    match running {
+    match running_pod(binder, &volume.object) {
         Some(pod) => await_pod(cx, binder, volume, &pod).await,
         None => start(cx, binder, volume).await,
     }
