@@ -214,7 +214,10 @@ fn recycler_pod_is_deleted_although_the_volume_is_to_be_retained_by_now() {
     let a_loop = volumes_loop();
     let mut cluster = cluster(&a_loop, &[], &[recyclable()]);
     cluster.reconcile(&a_loop, volume_key("pv"));
-    let retain = [("/spec/persistentVolumeReclaimPolicy", json!("Retain"))];
+    let retain = [
+        ("/spec/persistentVolumeReclaimPolicy", json!("Retain")),
+        ("/metadata/resourceVersion", json!("99")),
+    ];
     cluster.put::<PersistentVolume>(&a_loop, with(recyclable(), &retain));
     cluster.put::<Pod>(&a_loop, recycler_pod("Succeeded"));
     let transcript = sync_volume(&mut cluster, &a_loop);
