@@ -56,6 +56,8 @@ enum What {
         #[arg(long, default_value_t = 100_000)]
         objects: usize,
     },
+    /// Cold starts with up to 100,000 pods and 10,000 nodes, on the embedded API server.
+    Large(side_by_side::LargeArgs),
     /// Ours and the original under the same loads, one after the other on new control planes.
     SideBySide(side_by_side::SideBySideArgs),
     /// Two managers under load for an hour, with restarts, slow disks, rotated credentials and failing requests.
@@ -110,6 +112,7 @@ async fn main() -> anyhow::Result<()> {
         What::Cascade { owners, dependents } => cascade::measure(owners, dependents).await,
         What::Graph { objects } => graph::measure(objects),
         What::Kinds { objects } => kinds::measure(objects),
+        What::Large(args) => side_by_side::measure_large(&args).await,
         What::SideBySide(args) => side_by_side::measure(&args).await,
         What::Soak(args) => soak::run(&args).await,
         What::Slices { pods, rounds, without_original } => {

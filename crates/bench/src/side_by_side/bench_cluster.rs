@@ -23,8 +23,6 @@ use crate::meters::Meter;
 
 /// The API server writes its audit log a moment after the response.
 const AUDIT_LOG_DELAY: Duration = Duration::from_secs(2);
-/// How long any step may take.
-const TIMEOUT: Duration = Duration::from_secs(1800);
 const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
 /// Options that all loads of a run share.
@@ -75,6 +73,9 @@ struct Usage {
 }
 
 impl BenchCluster {
+    /// How long any step may take.
+    pub(super) const TIMEOUT: Duration = Duration::from_secs(1800);
+
     /// Starts everything, and waits until the manager is idle.
     pub(super) async fn start(options: BenchOptions, load: &'static str) -> anyhow::Result<Self> {
         let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
@@ -286,8 +287,8 @@ impl BenchCluster {
     pub(super) async fn until(what: &str, ask: impl AsyncFn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
         let began = Instant::now();
         while !ask().await? {
-            if began.elapsed() > TIMEOUT {
-                bail!("{what}: not within {TIMEOUT:?}");
+            if began.elapsed() > Self::TIMEOUT {
+                bail!("{what}: not within {:?}", Self::TIMEOUT);
             }
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
@@ -387,7 +388,7 @@ impl BenchCluster {
             if let Some(first) = self.first(since, from, is_useful)? {
                 return Ok(first);
             }
-            if began.elapsed() > TIMEOUT {
+            if began.elapsed() > Self::TIMEOUT {
                 bail!("the manager sends no write");
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -411,7 +412,7 @@ fn spawn(
 }
 
 /// Waits until a manager uses no more CPU in two seconds than an idle one, for at most two minutes.
-async fn wait_until_cpu_below(manager: &mut Process, idle_cpu: f64) -> anyhow::Result<()> {
+pub(super) async fn wait_until_cpu_below(manager: &mut Process, idle_cpu: f64) -> anyhow::Result<()> {
     let meter = Meter(manager.pid());
     let mut before = f64::NEG_INFINITY;
     for _ in 0..60 {

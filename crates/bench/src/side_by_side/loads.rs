@@ -18,7 +18,7 @@ use super::objects::{
     delete_all, deployment, job, list, patch_all, service,
 };
 use super::schedules::{self, AUTOSCALERS_LOAD};
-use super::{controller_loads, device_loads, growth, storage};
+use super::{bursts, controller_loads, device_loads, growth, storage};
 use crate::requests::{NAMESPACES, define, items};
 
 /// A load and its name.
@@ -36,6 +36,7 @@ macro_rules! load {
 pub(super) const LOADS: &[Load] = &[
     load!("idle", idle),
     load!("pods", pods),
+    load!("bursts", bursts::bursts),
     load!("history", history),
     load!("nodes", nodes),
     load!("jobs", jobs),

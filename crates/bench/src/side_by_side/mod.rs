@@ -1,9 +1,11 @@
 //! Both managers under the same loads, one after the other, each on a new control plane.
 
 mod bench_cluster;
+mod bursts;
 mod controller_loads;
 mod device_loads;
 mod growth;
+mod large;
 mod loads;
 mod objects;
 mod pictures;
@@ -22,6 +24,7 @@ use clap::Args;
 use keleustes_scenarios::real::{Manager, built_manager};
 
 use self::bench_cluster::{BenchCluster, BenchOptions};
+pub(crate) use self::large::{LargeArgs, measure as measure_large};
 use self::loads::{LOADS, Load};
 pub(crate) use self::pictures::draw;
 use self::report::Report;
