@@ -19,12 +19,22 @@ pub(super) struct Core {
     /// Where an item is in `waiting`.
     waiting_at: BTreeMap<Item, (Duration, u64)>,
     sequence: u64,
+    /// The worker that sleeps until the earliest time in `waiting`.
+    alarm: Option<Alarm>,
     failures: BTreeMap<Item, u32>,
     /// How often an item was requeued with backoff.
     retries: u64,
     bucket: TokenBucket,
     limiter: RateLimiter,
     closed: Option<Closing>,
+}
+
+/// When a worker that waits for an item wakes up by itself. One does so for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Alarm {
+    /// The time.
+    pub(super) at: Duration,
+    number: u64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -85,6 +95,7 @@ impl Core {
             waiting: BTreeSet::new(),
             waiting_at: BTreeMap::new(),
             sequence: 0,
+            alarm: None,
             failures: BTreeMap::new(),
             retries: 0,
             bucket: TokenBucket::new(limiter.retries_per_second, limiter.retries_burst),
@@ -160,6 +171,29 @@ impl Core {
         self.waiting.first().map(|(due, _, _)| *due)
     }
 
+    /// Whether an item will be due before any worker wakes up for it.
+    pub(super) fn needs_alarm(&self) -> bool {
+        self.next_due().is_some_and(|due| self.alarm.is_none_or(|alarm| due < alarm.at))
+    }
+
+    /// The alarm of a worker that waits from now on, if it needs one.
+    pub(super) fn set_alarm(&mut self) -> Option<Alarm> {
+        let at = self.next_due().filter(|_| self.needs_alarm())?;
+        self.sequence += 1;
+        self.alarm = Some(Alarm { at, number: self.sequence });
+        self.alarm
+    }
+
+    /// The worker with this alarm does not wait any more. A later alarm of another worker stays.
+    pub(super) fn end_alarm(&mut self, alarm: Alarm) {
+        self.alarm.take_if(|there| *there == alarm);
+    }
+
+    /// How many items can be taken.
+    pub(super) fn ready_count(&self) -> usize {
+        self.ready.len()
+    }
+
     /// The oldest item, and how long it waited.
     pub(super) fn take(&mut self, now: Duration) -> Option<(Item, Duration)> {
         let (item, since) = self.ready.pop_front()?;
@@ -182,6 +216,10 @@ impl Core {
         self.closed = Some(if drain { Closing::Draining } else { Closing::Plain });
         self.waiting.clear();
         self.waiting_at.clear();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_some()
     }
 
     fn is_draining(&self) -> bool {

@@ -14,7 +14,7 @@ use keleustes_plan::{Item, RateLimiter};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use self::core::Core;
+use self::core::{Alarm, Core};
 use crate::clock::Clocks;
 use crate::metrics::QueueMetrics;
 
@@ -24,7 +24,8 @@ pub struct Queue(Arc<Shared>);
 
 struct Shared {
     core: Mutex<Core>,
-    /// Notified whenever a waiter might have an item to take or an earlier time to wait for.
+    /// Wakes one waiting worker for each item that can be taken, one for an earlier time to wait for, and all at shutdown:
+    /// a queue that woke all for each item would spend most of its time on those that find none.
     changed: Notify,
     clocks: Clocks,
     metrics: QueueMetrics,
@@ -108,26 +109,33 @@ impl Queue {
             let mut changed = std::pin::pin!(changed);
             // Registered before the check, so that no item added after it is missed.
             changed.as_mut().enable();
-            let due = {
+            let alarm = {
                 let mut core = self.0.core.lock();
                 let now = self.0.clocks.monotonic();
-                self.0.metrics.added_many(core.move_due(now));
+                let due = core.move_due(now);
+                self.0.metrics.added_many(due);
                 if let Some((item, waited)) = core.take(now) {
                     self.0.metrics.taken(waited);
+                    // The other items that are due, and the times that this worker does not wait for any more, are for
+                    // other workers.
+                    let wakes = due.saturating_sub(1) + usize::from(core.needs_alarm());
+                    drop(core);
+                    self.wake(wakes);
                     return Some(item);
                 }
                 if core.is_finished() {
                     return None;
                 }
-                core.next_due()
+                core.set_alarm()
             };
-            match due {
-                None => changed.await,
-                Some(due) => {
-                    let sleep = tokio::time::sleep_until(self.0.clocks.instant(due));
-                    tokio::select! { biased; () = changed => {}, () = sleep => {} }
-                }
-            }
+            let Some(alarm) = alarm else {
+                changed.await;
+                continue;
+            };
+            let set = SetAlarm { queue: self, alarm: Some(alarm) };
+            let sleep = tokio::time::sleep_until(self.0.clocks.instant(alarm.at));
+            tokio::select! { biased; () = changed => {}, () = sleep => {} }
+            set.end();
         }
     }
 
@@ -161,11 +169,48 @@ impl Queue {
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Core, Duration) -> R) -> R {
-        let result = change(&mut self.0.core.lock(), self.0.clocks.monotonic());
-        // All waiters are notified: one may wait for an item, another for shutdown or for an earlier due
-        // time.
-        self.0.changed.notify_waiters();
+        let mut core = self.0.core.lock();
+        let (ready, needed_alarm) = (core.ready_count(), core.needs_alarm());
+        let result = change(&mut core, self.0.clocks.monotonic());
+        let needs_alarm = core.needs_alarm() && !needed_alarm;
+        let wakes = core.ready_count().saturating_sub(ready) + usize::from(needs_alarm);
+        let is_closed = core.is_closed();
+        drop(core);
+        if is_closed {
+            // Some wait for the end of all processing.
+            self.0.changed.notify_waiters();
+        } else {
+            self.wake(wakes);
+        }
         result
+    }
+
+    /// Wakes so many waiting workers. One that has found an item meanwhile passes this on to the next.
+    fn wake(&self, workers: usize) {
+        (0..workers).for_each(|_| self.0.changed.notify_one());
+    }
+}
+
+/// The alarm of a worker while it waits. If it stops waiting for another reason, another worker gets the alarm.
+struct SetAlarm<'q> {
+    queue: &'q Queue,
+    alarm: Option<Alarm>,
+}
+
+impl SetAlarm<'_> {
+    /// The worker looks for items and for times itself.
+    fn end(mut self) {
+        if let Some(alarm) = self.alarm.take() {
+            self.queue.0.core.lock().end_alarm(alarm);
+        }
+    }
+}
+
+impl Drop for SetAlarm<'_> {
+    fn drop(&mut self) {
+        if let Some(alarm) = self.alarm.take() {
+            self.queue.change(|core, _| core.end_alarm(alarm));
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The behaviour facts about work queues, one test each, on the rules and on the waiting.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use keleustes_objects::Key;
 
 use super::*;
@@ -212,4 +214,110 @@ async fn metrics_report_depth_adds_retries_and_unfinished_work() {
     queue.done(&a);
     assert!(metrics.text().contains(r#"workqueue_work_duration_seconds_sum{name="jobs"} 3"#));
     assert!(metrics.text().contains(r#"workqueue_unfinished_work_seconds{name="jobs"} 0"#));
+}
+
+/// A future that counts how often it is polled.
+async fn counting_polls<T>(polls: Arc<AtomicUsize>, future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|cx| {
+        polls.fetch_add(1, Ordering::Relaxed);
+        future.as_mut().poll(cx)
+    })
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_wakes_one_of_the_waiting_workers() {
+    let (queue, polls) = (queue(), Arc::<AtomicUsize>::default());
+    for _ in 0..5 {
+        let (queue, polls) = (queue.clone(), polls.clone());
+        tokio::spawn(counting_polls(polls, async move {
+            while let Some(item) = queue.next().await {
+                queue.done(&item);
+            }
+        }));
+    }
+    let polled = async |change: &dyn Fn()| {
+        change();
+        tokio::time::sleep(MS).await;
+        polls.swap(0, Ordering::Relaxed)
+    };
+    assert_eq!(polled(&|| ()).await, 5, "all wait");
+    assert_eq!(polled(&|| queue.add(item("a"))).await, 1);
+    assert_eq!(polled(&|| ["a", "b"].into_iter().for_each(|name| queue.add(item(name)))).await, 2);
+    assert_eq!(polled(&|| queue.add_after(item("a"), Duration::from_secs(5))).await, 1, "sets the alarm");
+    assert_eq!(
+        polled(&|| queue.add_after(item("b"), Duration::from_secs(9))).await,
+        0,
+        "later than the alarm"
+    );
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(polls.load(Ordering::Relaxed), 0);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(polls.swap(0, Ordering::Relaxed) <= 2, "one takes the item, one takes over the alarm");
+    assert_eq!(polled(&|| queue.shut_down()).await, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn worker_that_stops_waiting_leaves_its_alarm_to_another() {
+    let queue = queue();
+    queue.add_after(item("a"), Duration::from_secs(3));
+    let one = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.next().await }
+    });
+    tokio::task::yield_now().await;
+    let began = tokio::time::Instant::now();
+    let other = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.next().await }
+    });
+    tokio::task::yield_now().await;
+    one.abort();
+    assert_eq!(other.await.unwrap(), Some(item("a")));
+    assert_eq!(began.elapsed(), Duration::from_secs(3));
+}
+
+/// How late items are taken, in a random order of changes and reconciles, is a question of free workers only.
+#[tokio::test(start_paused = true)]
+async fn no_worker_waits_while_an_item_is_due() {
+    for seed in 0..40 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (queue, free) = (queue(), Arc::<AtomicUsize>::default());
+        let workers = random.usize(1..6);
+        for _ in 0..workers {
+            let (queue, free, mut random) = (queue.clone(), free.clone(), random.fork());
+            tokio::spawn(async move {
+                loop {
+                    free.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = queue.next().await else { return };
+                    free.fetch_sub(1, Ordering::Relaxed);
+                    tokio::time::sleep(MS * random.u32(0..8)).await;
+                    queue.done(&item);
+                }
+            });
+        }
+        for _ in 0..200 {
+            let item = item(&random.u32(0..12).to_string());
+            match random.u32(0..4) {
+                0 => queue.add(item),
+                1 => queue.add_after(item, MS * random.u32(0..20)),
+                2 => queue.add_rate_limited(item, Duration::ZERO),
+                _ => queue.forget(&item),
+            }
+            tokio::time::sleep(MS * random.u32(0..3)).await;
+            // Those that were woken have their turn.
+            for _ in 0..2 * workers {
+                tokio::task::yield_now().await;
+            }
+            // A timer may be a millisecond late.
+            let now = queue.0.clocks.monotonic().saturating_sub(MS);
+            let core = queue.0.core.lock();
+            let is_due = core.ready_count() > 0 || core.next_due().is_some_and(|due| due < now);
+            assert!(!is_due || free.load(Ordering::Relaxed) == 0, "an item waits for a worker, seed {seed}");
+        }
+        queue.shut_down();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(free.load(Ordering::Relaxed), workers, "all have ended, seed {seed}");
+    }
 }
