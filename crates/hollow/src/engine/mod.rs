@@ -575,8 +575,8 @@ impl Engine {
                 failure.reason == ErrorReason::NotFound
             }
             (Writer::Attachment(name), InFlightWrite::Attachment) => {
-                // After a conflict the watch event brings the newer state.
-                let is_gone = matches!(failure.reason, ErrorReason::NotFound | ErrorReason::Conflict);
+                let is_gone = failure.reason == ErrorReason::NotFound;
+                // Also after a conflict: a proxy may have refused it, and then no watch event brings a newer state.
                 if !is_gone {
                     self.volumes.attacher.on_failed(name);
                 }

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use keleustes_objects::{ArcStr, InternedStr, Key, Object as _, PersistentVolumeClaim, StorageClass};
 
 use super::{Engine, Writer};
+use crate::behaviour::VolumeBehaviour;
 use crate::projections::{Attachment, CsiDriver, PodClaim, Volume};
 use crate::storage::attacher::Attacher;
 
@@ -213,6 +214,11 @@ impl Engine {
         self.claims.forget_volume(name);
         self.on_claim_event();
         self.release_volume(name, now);
+        // No annotation could end a delay or an error of a volume that is gone.
+        self.volumes.attacher.set_behaviour(name, VolumeBehaviour::default());
+        for attachment in self.volumes.attacher.attachments_of(name) {
+            self.update_queue(&Writer::Attachment(attachment), now);
+        }
     }
 
     fn release_volume(&mut self, name: &ArcStr, now: Timestamp) {
