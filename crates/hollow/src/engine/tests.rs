@@ -410,6 +410,16 @@ fn nodes_report_volumes_in_use() {
     engine.observe_volume(&volume, START);
     assert!(send_all(&mut engine, START).is_empty(), "no news");
 
+    // Its claim was deleted, and the pod waits for a new claim of that name.
+    let released = json!({"metadata": {"name": "pv"}, "spec": {"claimRef": {"namespace": "n", "name": "data"},
+        "csi": {"driver": "d.example.com", "volumeHandle": "7"}}, "status": {"phase": "Released"}});
+    engine.observe_volume(&serde_json::from_str(&released.to_string()).unwrap(), START);
+    let (writer, call) = sent(&mut engine, START).remove(0);
+    assert_eq!(body(&call)["status"]["volumesInUse"], json!([]));
+    engine.on_response(&writer, &done(), START);
+    engine.observe_volume(&volume, START);
+    send_all(&mut engine, START);
+
     engine.forget_pod(&Key::namespaced("n", "p"), START);
     let (_, call) = sent(&mut engine, START).remove(0);
     assert_eq!(body(&call)["status"]["volumesInUse"], json!([]));
@@ -454,6 +464,19 @@ fn attachments_get_a_finalizer_are_attached_and_released() {
     engine.fail_node("h-0", START);
     engine.observe_attachment(&attachment("h-0", &[FINALIZER], true, json!({"attached": true})), START);
     assert_eq!(bodies(&mut engine, START)[0]["metadata"]["finalizers"], json!([]));
+}
+
+#[test]
+fn attach_that_is_refused_with_a_conflict_is_repeated_without_an_event() {
+    let mut engine = idle_engine(1, false);
+    engine.observe_attachment(&attachment("h-0", &[FINALIZER], false, json!({})), START);
+    let (writer, _) = sent(&mut engine, START).remove(0);
+    engine.on_response(&writer, &failed(ErrorReason::Conflict), START);
+    assert!(bodies(&mut engine, START).is_empty(), "it backs off");
+    let later = crate::clock::after(START, std::time::Duration::from_secs(60));
+    engine.tick(later);
+    let repeated = bodies(&mut engine, later);
+    assert!(repeated.iter().any(|body| body["status"]["attached"] == true), "{repeated:?}");
 }
 
 #[test]

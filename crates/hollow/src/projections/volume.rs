@@ -80,6 +80,15 @@ struct WireVolume {
     metadata: WireMeta,
     #[serde(default)]
     spec: VolumeSpec,
+    #[serde(default)]
+    status: VolumeStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct VolumeStatus {
+    #[serde(deserialize_with = "nullable")]
+    phase: InternedStr,
 }
 
 #[derive(Default, Deserialize)]
@@ -165,7 +174,10 @@ impl From<WireVolume> for Volume {
         let csi = wire.spec.csi;
         Self {
             meta: wire.metadata.meta(),
-            claim: wire.spec.claim_ref.map(|claim| Key { namespace: claim.namespace, name: claim.name }),
+            // A released volume still names its claim, but a new claim of that name has another volume.
+            claim: (wire.spec.claim_ref)
+                .filter(|_| !matches!(wire.status.phase.as_str(), "Released" | "Failed"))
+                .map(|claim| Key { namespace: claim.namespace, name: claim.name }),
             // Parity: the unique volume name of the attach-detach controller and kubelets.
             csi: csi.map(|csi| {
                 let unique_name = format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle);
