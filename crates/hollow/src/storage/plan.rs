@@ -6,7 +6,7 @@ use std::time::Duration;
 use keleustes_client::{Call, DeleteOptions, PatchType};
 use keleustes_objects::{
     ArcStr, InternedStr, Key, Kind as _, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSource,
-    Pod, PodPhase, StorageClass,
+    Pod, PodPhase, StorageClass, VolumeAttachment,
 };
 use serde_json::{Value, json};
 
@@ -57,6 +57,7 @@ pub(super) struct Observed {
     pub(super) volumes: BTreeMap<Key, PersistentVolume>,
     pub(super) classes: BTreeMap<Key, StorageClass>,
     pub(super) pods: BTreeMap<Key, Pod>,
+    pub(super) attachments: BTreeMap<Key, VolumeAttachment>,
 }
 
 impl Observed {
@@ -65,7 +66,9 @@ impl Observed {
         let task = |operation, key: &Key| Task { operation, key: key.clone() };
         let provision = self.claims.values().filter(|claim| self.needs_volume(claim, driver));
         let provision = provision.map(|claim| task(DriverOperation::Provision, &claim.meta.key));
-        let delete = self.volumes.values().filter(|volume| needs_deletion(volume, driver));
+        let delete = self.volumes.values().filter(|volume| {
+            needs_deletion(volume, driver) && (is_kept(volume) || !self.is_attached(volume))
+        });
         let delete = delete.map(|volume| task(DriverOperation::Delete, &volume.meta.key));
         let growing =
             self.claims.values().filter_map(|claim| Some((claim, self.growing_volume(claim, driver)?)));
@@ -94,6 +97,14 @@ impl Observed {
             && class.provisioner == *driver.name
             && (!is_delayed || claim.annotations.value(SELECTED_NODE).is_some())
             && !self.volumes.contains_key(&volume_key(claim))
+    }
+
+    /// Whether a VolumeAttachment names the volume. Like external-provisioner, the driver deletes no such volume: without
+    /// it the attach-detach controller of a new process could not tell what is attached.
+    fn is_attached(&self, volume: &PersistentVolume) -> bool {
+        self.attachments
+            .values()
+            .any(|one| one.persistent_volume_name.as_ref() == Some(&volume.meta.key.name))
     }
 
     /// The volume of a claim that asks for more than it has.
@@ -222,8 +233,12 @@ fn needs_deletion(volume: &PersistentVolume, driver: &DriverOptions) -> bool {
     let is_own = volume.annotations.value(PROVISIONED_BY).is_some_and(|name| **name == *driver.name);
     let is_deleted = volume.spec.persistent_volume_reclaim_policy == "Delete" && volume.phase == "Released";
     let is_held = has_finalizer(volume);
-    let is_kept = volume.spec.persistent_volume_reclaim_policy != "Delete" && is_held;
-    is_own && (is_kept || is_deleted && (volume.meta.deletion_timestamp.is_none() || is_held))
+    is_own
+        && (is_kept(volume) && is_held || is_deleted && (volume.meta.deletion_timestamp.is_none() || is_held))
+}
+
+fn is_kept(volume: &PersistentVolume) -> bool {
+    volume.spec.persistent_volume_reclaim_policy != "Delete"
 }
 
 fn has_finalizer(volume: &PersistentVolume) -> bool {
@@ -233,8 +248,7 @@ fn has_finalizer(volume: &PersistentVolume) -> bool {
 /// Deletes a volume and removes the finalizer; the volume itself goes when the last finalizer is gone.
 fn delete(volume: &PersistentVolume) -> Vec<Call> {
     let mut calls = Vec::new();
-    let is_kept = volume.spec.persistent_volume_reclaim_policy != "Delete";
-    if volume.meta.deletion_timestamp.is_none() && !is_kept {
+    if volume.meta.deletion_timestamp.is_none() && !is_kept(volume) {
         let deletion = DeleteOptions { uid: Some(volume.meta.uid.clone()), ..DeleteOptions::default() };
         calls.push(Call::delete(&PersistentVolume::RESOURCE, &volume.meta.key, &deletion));
     }
@@ -318,6 +332,20 @@ mod tests {
             let task = Task { operation: DriverOperation::Delete, key: Key::cluster("pvc-u") };
             assert_eq!(observed.calls(&task, &driver()).len(), count, "{policy} {phase}");
         }
+    }
+
+    #[test]
+    fn attached_volumes_are_not_deleted() {
+        let mut observed = observed("Immediate", claim("1Gi"), Some(volume("Delete", "Released")));
+        let mut attach = |name: &str| {
+            let attachment = json!({"metadata": {"name": "va"}, "spec": {"attacher": "d", "nodeName": "n",
+                "source": {"persistentVolumeName": name}}});
+            let attachment: VolumeAttachment = serde_json::from_value(attachment).unwrap();
+            observed.attachments.insert(attachment.meta.key.clone(), attachment);
+            operations(&observed, &driver())
+        };
+        assert_eq!(attach("pvc-u"), []);
+        assert_eq!(attach("another"), [DriverOperation::Delete]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use keleustes_client::{Call, Delta, ListWatch, Reflector};
 use keleustes_objects::{
     ApiError, ErrorReason, Key, Kind, PersistentVolume, PersistentVolumeClaim, Pod, Projection, StorageClass,
+    VolumeAttachment,
 };
 use kube::Client;
 use tokio::sync::{mpsc, oneshot};
@@ -105,6 +106,7 @@ impl StorageDriver {
             volumes: reflector(&self.client, &mut rng),
             classes: reflector(&self.client, &mut rng),
             pods: reflector(&self.client, &mut rng),
+            attachments: reflector(&self.client, &mut rng),
             client: self.client,
             options: self.options,
             observed: Observed::default(),
@@ -152,6 +154,7 @@ struct Running {
     volumes: Reflector<PersistentVolume>,
     classes: Reflector<StorageClass>,
     pods: Reflector<Pod>,
+    attachments: Reflector<VolumeAttachment>,
     in_flight: BTreeSet<Task>,
     faults: BTreeMap<DriverOperation, (DriverFault, u32)>,
     /// When all objects are searched for something to do; `None` if nothing has changed.
@@ -208,6 +211,7 @@ impl Running {
                 delta = self.volumes.next() => apply(&mut self.observed.volumes, delta),
                 delta = self.classes.next() => apply(&mut self.observed.classes, delta),
                 delta = self.pods.next() => apply(&mut self.observed.pods, delta),
+                delta = self.attachments.next() => apply(&mut self.observed.attachments, delta),
             };
             if has_changed {
                 self.scan_at.get_or_insert_with(|| Instant::now() + SCAN_DELAY);
