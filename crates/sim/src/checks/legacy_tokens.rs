@@ -42,11 +42,15 @@ pub(crate) fn initial_objects() -> Vec<Value> {
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": NAMESPACE, "name": ACCOUNT},
         "secrets": generated,
     });
-    // It has ended and no scheduler binds it, so that no node can take it away.
+    // It has ended and no scheduler binds it, so that no node can take it away. It is stored with all defaults, as an API
+    // server would have stored it: a migration must be able to write it back.
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": NAMESPACE, "name": "legacy-pod"},
-        "spec": {"schedulerName": "none", "containers": [{"name": "c", "image": "any:0"}],
-                 "volumes": [{"name": "v", "secret": {"secretName": "legacy-mounted"}}]},
+        "spec": {"schedulerName": "none", "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "securityContext": {},
+                 "terminationGracePeriodSeconds": 30, "enableServiceLinks": true,
+                 "containers": [{"name": "c", "image": "any:0", "imagePullPolicy": "IfNotPresent", "resources": {},
+                                 "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}],
+                 "volumes": [{"name": "v", "secret": {"secretName": "legacy-mounted", "defaultMode": 420}}]},
         "status": {"phase": "Succeeded"},
     });
     let tracking = json!({

@@ -1,6 +1,7 @@
 //! A controller acts only on caches that have observed its own earlier writes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use http::Method;
 use keleustes_apiserver::ApiServer;
@@ -10,13 +11,16 @@ use super::Checker;
 use super::objects::{controller_ref, is_terminating, uid};
 use crate::recorder::{ObservedWrite, text};
 
+/// How long a gate holds a key at most.
+const GATE_HOLDS_FOR: Duration = Duration::from_secs(5 * 60);
+
 /// Remembers the responses that every process instance received to its writes.
 #[derive(Default)]
 pub struct OwnWrites {
     /// By process instance, controller and UID.
     objects: BTreeMap<(u32, String, String), KnownObject>,
-    /// By process instance, controller, path and name: the UID of the object that it created.
-    created: BTreeMap<(u32, String, String), String>,
+    /// By process instance, controller, path and name: the UID of the object that it created, and when.
+    created: BTreeMap<(u32, String, String), (String, Duration)>,
     /// The namespaces that were ever deleted.
     deleted_namespaces: BTreeSet<String>,
 }
@@ -80,7 +84,8 @@ impl OwnWrites {
 
     /// A controller does not create an object with the same name again. Exempt are objects without a
     /// controllerRef in a namespace that was deleted: they may be created again for the new namespace of
-    /// that name, because the gate does not hold a key for writes that were made for another UID.
+    /// that name, because the gate does not hold a key for writes that were made for another UID. And the gate
+    /// holds a key for five minutes at most: while a kind cannot be listed, its cache never shows the object.
     fn created(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
         let (request, name) = (&write.request, text(&write.body, "/metadata/name"));
         if name.is_empty() || !request.subresource.is_empty() {
@@ -91,7 +96,7 @@ impl OwnWrites {
         };
         let key = (write.process_instance, write.component.clone(), format!("{request}{name}"));
         if write.succeeded() && !write.response_lost {
-            self.created.insert(key, uid(&stored).to_owned());
+            self.created.insert(key, (uid(&stored).to_owned(), write.send_context.at));
             return Ok(());
         }
         let owner = |object: &Value| controller_ref(object).map(|owner| text(owner, "/uid").to_owned());
@@ -99,7 +104,9 @@ impl OwnWrites {
             controller_ref(&write.body).is_none() && self.deleted_namespaces.contains(&request.namespace);
         let is_duplicate = write.code == 409
             && !for_recreated_namespace
-            && self.created.get(&key).is_some_and(|created| *created == uid(&stored))
+            && self.created.get(&key).is_some_and(|(created, at)| {
+                *created == uid(&stored) && write.send_context.at.saturating_sub(*at) < GATE_HOLDS_FOR
+            })
             && owner(&stored) == owner(&write.body);
         if is_duplicate { Err(format!("created {name} a second time")) } else { Ok(()) }
     }
@@ -131,6 +138,10 @@ impl OwnWrites {
         let Some(before) = &write.before else { return Ok(()) };
         let based_on = resource_version(&write.body);
         let known = self.known(write, uid(before));
+        if write.succeeded() && write.after.is_none() {
+            // It removed the last finalizer. The original's controllers of claims then delete what is gone.
+            known.is_deleted = false;
+        }
         if based_on == 0 {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! No write without a change: controllers of networks, nodes, policies and certificates do not repeat a write whose
 //! effect is still there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
 use keleustes_apiserver::ApiServer;
@@ -15,6 +15,9 @@ use crate::recorder::ObservedWrite;
 pub struct UnchangedWrites {
     /// By UID: the process instance and component of the last change, if it knows that the change took effect.
     last_writers: BTreeMap<String, Option<(u32, String)>>,
+    /// UIDs with the process instance and component of a writer that does not know the outcome of one of its writes. It may
+    /// send this one again, also after another loop under the same account has changed the object.
+    uncertain: BTreeSet<(String, (u32, String))>,
 }
 
 /// The service accounts of the checked controllers.
@@ -42,12 +45,20 @@ impl Checker for UnchangedWrites {
         let Some(object) = write.after.as_deref().or(write.before.as_deref()) else { return Ok(()) };
         let writer = (write.process_instance, write.component.clone());
         let is_checked = write.by_manager() && CHECKED.contains(&write.component.as_str());
+        let uncertain = (uid(object).to_owned(), writer.clone());
+        let was_uncertain = self.uncertain.contains(&uncertain);
+        if write.response_lost {
+            self.uncertain.insert(uncertain);
+        } else if write.before == write.after {
+            self.uncertain.remove(&uncertain);
+        }
         if write.before != write.after {
             let known = (!write.response_lost && write.by_manager()).then_some(writer);
             self.last_writers.insert(uid(object).to_owned(), known);
             return Ok(());
         }
-        let is_repeated = self.last_writers.get(uid(object)).is_some_and(|last| *last == Some(writer));
+        let is_repeated =
+            !was_uncertain && self.last_writers.get(uid(object)).is_some_and(|last| *last == Some(writer));
         // The original writes the status of a budget that it cannot calculate at each attempt, that of a quota of which
         // nothing can be computed at each reconcile (RQ-127), and deletes a pod that terminates again when the taints of its
         // node change.
@@ -108,6 +119,11 @@ mod tests {
         );
         assert_eq!(judge("endpoint-controller", 2, 3, true), Ok(()));
         assert_eq!(judge("endpoint-controller", 3, 3, false), Ok(()), "the response was lost");
+        assert_eq!(judge("endpoint-controller", 3, 4, true), Ok(()));
+        assert_eq!(judge("endpoint-controller", 4, 5, false), Ok(()), "by another loop of the controller");
+        assert_eq!(judge("endpoint-controller", 5, 5, true), Ok(()), "repeats the first");
+        assert_eq!(judge("endpoint-controller", 5, 5, false), Ok(()), "the repetition was lost as well");
+        assert!(judge("endpoint-controller", 5, 5, false).is_err());
     }
 
     #[test]

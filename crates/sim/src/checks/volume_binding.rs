@@ -67,7 +67,9 @@ fn check_separation(before: &Value, after: Option<&Value>, server: &ApiServer) -
     }
     let is_kept =
         |after: &Value| is_claimed_by(after, &claim) && (phase(before) != "Bound" || phase(after) == "Bound");
-    if after.is_some_and(is_kept) {
+    // Whether a volume is protected depends on its phase alone, which a user may have changed.
+    let was_unprotected = after.is_none() && phase(before) != "Bound";
+    if was_unprotected || after.is_some_and(is_kept) {
         return Ok(());
     }
     Err(format!("{} loses {}, which is bound to it", describe(before), describe(&claim)))
