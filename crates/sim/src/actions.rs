@@ -6,6 +6,8 @@ use keleustes_client::PropagationPolicy;
 use keleustes_objects::{self as objects, Key, Kind as _, Resource};
 use serde::{Deserialize, Serialize};
 
+pub use crate::actions_gated::{PodGroupChange, PoolChange, StorageVersionChange};
+
 /// Everything that happens to a cluster before it must converge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
@@ -23,6 +25,9 @@ pub struct Schedule {
     /// Whether a CSI driver provisions and attaches volumes, and kubelets wait for them.
     #[serde(default)]
     pub storage: bool,
+    /// Whether the kinds behind feature gates that are off by default are served, and their controllers run.
+    #[serde(default)]
+    pub gated_kinds: bool,
     /// The actions, sorted by time.
     pub actions: Vec<TimedAction>,
 }
@@ -279,6 +284,12 @@ pub enum UserAction {
     SetOutOfService(usize, bool),
     /// Cordons a node and deletes its pods that use storage.
     DrainNode(usize),
+    /// Changes the PodGroup of this namespace and name, or a pod of it.
+    ChangePodGroup(String, String, PodGroupChange),
+    /// Changes the identity Lease of an API server, or its record in a StorageVersion.
+    ChangeStorageVersions(StorageVersionChange),
+    /// Changes a pool of devices, or a ResourcePoolStatusRequest.
+    ChangePools(PoolChange),
 }
 
 /// A change to a dynamically provisioned claim, its volume, its attachments, or the pods that use it.

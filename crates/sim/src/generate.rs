@@ -7,10 +7,14 @@ use crate::actions::{
 };
 use crate::bodies::TEMPLATE_WITH_REQUESTS;
 use crate::generate_devices::shared_claim_actions;
+use crate::generate_gated::gated_actions;
 use crate::generate_storage::{attributes_class_actions, host_path_actions, storage_actions};
 
 /// One storm of this many has a CSI driver.
 const STORAGE_EVERY: u64 = 4;
+/// One storm of this many has the kinds behind feature gates. It has no divisor in common with the other numbers, so that
+/// these kinds meet every other theme.
+const GATED_EVERY: u64 = 7;
 
 /// The namespaces that users work in; the first always exists.
 pub const NAMESPACES: [&str; 3] = ["default", "harbour", "reef"];
@@ -61,8 +65,9 @@ pub fn generate_schedule(seed: u64) -> Schedule {
     // Half of all storms, whatever else is drawn.
     let lease_lock_files = seed.count_ones().is_multiple_of(2);
     let storage = seed.is_multiple_of(STORAGE_EVERY);
+    let gated_kinds = seed % GATED_EVERY == 3;
     let mut schedule =
-        Schedule { seed, managers, nodes, rbac, lease_lock_files, storage, actions: Vec::new() };
+        Schedule { seed, managers, nodes, rbac, lease_lock_files, storage, gated_kinds, actions: Vec::new() };
     for _ in 0..actions {
         at += generator.rng.u64(..mean_gap_ms * 2);
         let actions = if with_faults && generator.rng.u8(..100) < 45 {
@@ -128,6 +133,9 @@ fn actions_about_some_kinds(schedule: &Schedule, with_faults: bool, at: u64) -> 
     }
     if seed % AUTOSCALERS_EVERY == 3 {
         actions.extend(autoscaler_actions(seed, at));
+    }
+    if schedule.gated_kinds {
+        actions.extend(gated_actions(seed, at));
     }
     actions
 }

@@ -7,8 +7,10 @@
 //! | module | content |
 //! | --- | --- |
 //! | [`actions`] | what happens to a cluster, as data: a schedule can be printed, saved and shrunk |
+//! | `actions_gated` | those about kinds behind feature gates |
 //! | [`generate`] | generates a schedule from a seed: the user actions |
 //! | `generate_devices` | generates the actions about device claims that several pods share |
+//! | `generate_gated` | generates the actions about kinds behind feature gates |
 //! | `generate_storage` | generates the actions about volumes of a CSI driver |
 //! | `faults` | generates the faults of a schedule |
 //! | [`bodies`] | bodies of the objects that users create |
@@ -21,6 +23,7 @@
 //! | `user_interference` | user actions on objects that controllers create |
 //! | `user_autoscalers` | user actions on autoscalers and their load |
 //! | `user_devices` | user actions on pods with devices, their claims and taints |
+//! | `user_gated` | user actions on kinds behind feature gates |
 //! | `user_lease` | the original as a rival for the leader election lease |
 //! | `user_quotas` | user actions on ResourceQuotas and a custom kind that they count |
 //! | `user_service_ranges` | user actions on ServiceCIDRs and Services with addresses of them |
@@ -36,12 +39,14 @@
 //! | [`panics`] | every panic of a storm is in its report |
 
 pub mod actions;
+mod actions_gated;
 pub mod bodies;
 pub mod checks;
 mod fault_effects;
 mod faults;
 pub mod generate;
 mod generate_devices;
+mod generate_gated;
 mod generate_storage;
 pub mod log_capture;
 pub mod mutants;
@@ -59,6 +64,7 @@ mod user_autoscalers;
 mod user_certificates;
 mod user_credentials;
 mod user_devices;
+mod user_gated;
 mod user_interference;
 mod user_lease;
 mod user_quotas;

@@ -81,10 +81,12 @@ impl RequestInfo {
         }
     }
 
-    /// Whether it concerns the leader election lease.
+    /// Whether it concerns the leader election lease, or creates it. Users create the identity Leases of API servers by
+    /// server-side apply.
     #[must_use]
     pub fn is_leader_lease(&self) -> bool {
-        self.resource == "leases" && self.namespace == LEASE_NAMESPACE
+        let has_name = self.name.is_empty() || self.name == LEASE_NAME;
+        self.resource == "leases" && self.namespace == LEASE_NAMESPACE && has_name
     }
 
     /// Whether it concerns objects that are written all the time and that no checker judges.

@@ -87,7 +87,25 @@ impl Default for StormOptions {
     }
 }
 
-/// The options of the controllers in a storm.
+/// The controllers of kinds behind feature gates. They run only where their kinds are served, as in a cluster whose
+/// components have the same gates.
+const GATED_CONTROLLERS: [&str; 3] = [
+    "podgroup-protection-controller",
+    "resourcepoolstatusrequest-controller",
+    "storageversion-garbage-collector-controller",
+];
+
+/// The controllers that run in the storm of a schedule.
+fn controllers_of(schedule: &Schedule, all: &ControllerFactory) -> ControllerFactory {
+    let (all, gated_kinds) = (all.clone(), schedule.gated_kinds);
+    Arc::new(move || {
+        let mut controllers = all();
+        controllers.retain(|controller| gated_kinds || !GATED_CONTROLLERS.contains(&controller.name));
+        controllers
+    })
+}
+
+/// The options of the controllers in a storm. The gates of all controllers are on.
 #[must_use]
 pub fn controller_options() -> ControllersOptions {
     let mut options = ControllersOptions {
@@ -110,6 +128,9 @@ pub fn controller_options() -> ControllersOptions {
         ..ControllersOptions::default()
     };
     options.garbage_collector.hash_key = 7;
+    options.podgroup_protection.enable_generic_workload = true;
+    options.storageversion_garbage_collector = true;
+    options.resourcepoolstatusrequest.enabled = true;
     options.persistentvolume_binder.host_files = Some(Arc::new(NoHostFiles));
     options.root_ca_certificate_publisher.ca = "the CA".into();
     options.kube_apiserver_serving_clustertrustbundle_publisher = checks::trust_bundles::publisher_options();
@@ -218,6 +239,7 @@ impl<'a> SimulatedCluster<'a> {
             .seed(rng.u64(..))
             .clock(clock)
             .rbac(schedule.rbac)
+            .gated_kinds(schedule.gated_kinds)
             .request_log_limit(0)
             .keep_parsed(true)
             .metrics(MetricsSource {
@@ -233,7 +255,8 @@ impl<'a> SimulatedCluster<'a> {
         ];
         let initial_objects = initial_objects.into_iter().flat_map(|objects| objects());
         let classes = schedule.storage.then(user_storage::initial_objects).into_iter().flatten();
-        for object in initial_objects.chain(classes) {
+        let gated = schedule.gated_kinds.then(checks::pool_requests::initial_objects).into_iter().flatten();
+        for object in initial_objects.chain(classes).chain(gated) {
             server.seed(object).unwrap_or_else(|error| panic!("the initial objects are valid: {error:?}"));
         }
         let recorder = Recorder::new(checks::all(), options.transcript);
@@ -254,7 +277,8 @@ impl<'a> SimulatedCluster<'a> {
         });
         let start = |number| {
             let (network, recorder) = (network.clone(), recorder.clone());
-            let StormOptions { controllers, checks_lease, uses_predecessor_state, .. } = options.clone();
+            let StormOptions { checks_lease, uses_predecessor_state, .. } = *options;
+            let controllers = controllers_of(schedule, &options.controllers);
             let has_lock_file = schedule.lease_lock_files;
             let manager = ManagerOptions { controllers, checks_lease, uses_predecessor_state, has_lock_file };
             Process::start(number, network, recorder, manager, rng.fork())

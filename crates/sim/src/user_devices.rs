@@ -189,7 +189,7 @@ impl SimulatedUser {
         self.merge_status_of(&CLAIMS, &key, change).await;
     }
 
-    async fn merge_status_of(&self, resource: &Resource, key: &Key, change: Value) {
+    pub(crate) async fn merge_status_of(&self, resource: &Resource, key: &Key, change: Value) {
         self.send(&Call::patch(resource, key, PatchType::Merge, &change).subresource("status")).await;
     }
 }

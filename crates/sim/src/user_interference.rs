@@ -181,6 +181,11 @@ impl SimulatedUser {
                 self.set_taint(&Key::cluster(node(*number)), OUT_OF_SERVICE, *taint).await;
             }
             UserAction::DrainNode(number) => self.drain(*number).await,
+            UserAction::ChangePodGroup(namespace, name, change) => {
+                self.change_pod_group(namespace, name, *change).await;
+            }
+            UserAction::ChangeStorageVersions(change) => self.change_storage_versions(*change).await,
+            UserAction::ChangePools(change) => self.change_pools(*change).await,
             UserAction::ResetAggregatedRole => {
                 let (role, aggregated) = (Key::cluster(bodies::AGGREGATED_ROLE), bodies::aggregated_role());
                 self.create(&ROLES, "", &aggregated).await;

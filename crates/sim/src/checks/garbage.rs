@@ -11,12 +11,13 @@ use super::Checker;
 use super::objects::{describe, is_terminating, namespace, uid};
 use crate::recorder::{ObservedWrite, text};
 
-/// The finalizers of claims, volumes and classes that are in use.
-const PROTECTION: [&str; 5] = [
+/// The finalizers of claims, volumes, classes and PodGroups that are in use.
+const PROTECTION: [&str; 6] = [
     "kubernetes.io/pvc-protection",
     "kubernetes.io/pv-protection",
     "kubernetes.io/vac-protection",
     "resource.kubernetes.io/delete-protection",
+    super::pod_groups::FINALIZER,
     super::service_cidrs::FINALIZER,
 ];
 
@@ -72,7 +73,8 @@ impl Checker for Garbage {
                 return Err(format!("{} is left, and none of its owners exists", describe(object)));
             }
         }
-        // Claims, volumes, VolumeAttributesClasses and ServiceCIDRs that are in use stay terminating; their own checkers judge them.
+        // Claims, volumes, VolumeAttributesClasses, PodGroups and ServiceCIDRs that are in use stay terminating; their own
+        // checkers judge them.
         let is_protected = |there: &Value| {
             let finalizers = there.pointer("/metadata/finalizers").and_then(Value::as_array);
             finalizers.into_iter().flatten().any(|finalizer| PROTECTION.iter().any(|one| finalizer == one))

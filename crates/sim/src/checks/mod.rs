@@ -34,11 +34,15 @@ pub mod old_requests;
 pub mod own_writes;
 pub mod owners_elsewhere;
 pub mod ownership;
+pub mod pod_groups;
+pub mod pool_requests;
 pub mod quota;
 pub mod replicas;
 pub mod resource_version_preconditions;
 pub mod service_cidrs;
+mod staleness;
 pub mod statefulset;
+pub mod storage_versions;
 pub mod tokens;
 pub mod trust_bundles;
 pub mod uid_preconditions;
@@ -144,6 +148,9 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(migrations::Migrations::default()),
         Box::new(devices::Devices::default()),
         Box::new(device_evictions::DeviceEvictions::default()),
+        Box::new(pod_groups::PodGroups::default()),
+        Box::new(storage_versions::StorageVersions::default()),
+        Box::new(pool_requests::PoolRequests::default()),
     ]
 }
 
