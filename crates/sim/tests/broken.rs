@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use keleustes_controllers::{all_controllers, deployment};
 use keleustes_objects::{
-    ErrorReason, Key, Namespace, Pod, PodDisruptionBudget, ReplicaSet, RootCaConfigMap, ServiceCidr,
+    ErrorReason, Job, Key, Namespace, Pod, PodDisruptionBudget, ReplicaSet, RootCaConfigMap, ServiceCidr,
     TokenSecret,
 };
 use keleustes_plan::{
@@ -376,6 +376,48 @@ fn finished_job_that_outlives_its_ttl_is_caught() {
         (120_000, Action::Compact),
     ];
     expect_violation(&play_with(1, actions, idle_ttl), "has outlived its TTL");
+}
+
+/// Reads a finished Job live, and deletes it at once whatever its TTL.
+struct HastyTtl;
+
+impl Reconciler for HastyTtl {
+    async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
+        let live = cx.fetch::<Job>(item).await?;
+        let Some(live) = live.filter(|job| job.finished_condition().is_some()) else {
+            return Ok(Requeue::Forget);
+        };
+        let deletion = Plan::of(Write::delete(&live).because("broken on purpose"));
+        cx.apply(deletion).await.all_done().map(|()| Requeue::Forget)
+    }
+}
+
+fn hasty_ttl() -> Controller {
+    let name = "ttl-after-finished-controller";
+    let a_loop = Loop::reconciling(name, HastyTtl)
+        .enqueue_on::<Job>(|change, _, queue| queue.add(&change.latest().meta.key));
+    Controller::new(name)
+        .service_account(name)
+        .may_write(&[Grant { group: "batch", resource: "jobs", verbs: &["get", "list", "watch", "delete"] }])
+        .with_loop(a_loop)
+}
+
+#[test]
+fn finished_job_that_is_deleted_before_its_ttl_is_over_is_caught() {
+    let with_ttl = |ttl| {
+        let set = UserAction::SetJobTtl("default".to_owned(), 0, ttl);
+        vec![(3_000, create(Kind::Job, "default", "oar")), (3_500, Action::User(set))]
+    };
+    let shipped = || Controller::new("idle-controller");
+    for ttl in [Some(60), None] {
+        let report = play_with(1, with_ttl(ttl), shipped);
+        assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    }
+    let report = play_with(1, with_ttl(Some(60)), hasty_ttl);
+    expect_violation(&report, "Job default/oar is deleted ");
+    expect_violation(&report, " s before its TTL is over");
+    let report = play_with(1, with_ttl(None), hasty_ttl);
+    expect_violation(&report, "Job default/oar is deleted and has no TTL or is not finished");
 }
 
 /// A controller whose reconciles are left out at some times, given in seconds since 1970.

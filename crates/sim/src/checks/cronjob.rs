@@ -1,5 +1,4 @@
-//! CronJobs: no scheduled time runs twice, and in the end the last time that is due has run. Finished Jobs with a TTL
-//! are deleted, and the controller for that deletes no others.
+//! CronJobs: no scheduled time runs twice, and in the end the last time that is due has run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use keleustes_objects::Time;
 use serde_json::Value;
 
 use super::Checker;
-use super::objects::{condition_is_true, controller_ref, describe, is_terminating, namespace, uid};
+use super::objects::{controller_ref, describe, is_terminating, namespace, uid};
 use crate::bodies::CRON_MINUTES;
 use crate::recorder::{ObservedWrite, text};
 use crate::storm::START_NANOSECONDS;
@@ -18,7 +17,7 @@ use crate::storm::START_NANOSECONDS;
 const SCHEDULED_AT: &str = "/metadata/annotations/batch.kubernetes.io~1cronjob-scheduled-timestamp";
 
 /// How long a due time may wait in a cluster without faults.
-const SLACK_SECONDS: i64 = 30;
+pub(super) const SLACK_SECONDS: i64 = 30;
 
 /// A fault this long before the last time of a schedule may leave no leader until the next minute. A later one does not find
 /// that time: the original's search begins less than two intervals before now.
@@ -49,7 +48,7 @@ pub struct CronJobs {
 
 impl Checker for CronJobs {
     fn name(&self) -> &'static str {
-        "cronjob-controller and ttl-after-finished-controller"
+        "cronjob-controller"
     }
 
     fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
@@ -71,12 +70,6 @@ impl Checker for CronJobs {
                 return Err(format!("{} runs for the second time", describe(&write.body)));
             }
         }
-        if request.method == Method::DELETE && write.component == "ttl-after-finished-controller" {
-            let job = write.before.as_deref().unwrap_or(&Value::Null);
-            if !is_finished(job) || job.pointer("/spec/ttlSecondsAfterFinished").is_none() {
-                return Err(format!("{} is deleted and has no TTL or is not finished", describe(job)));
-            }
-        }
         Ok(())
     }
 
@@ -90,7 +83,6 @@ impl Checker for CronJobs {
     }
 
     fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
-        server.objects("jobs.batch").iter().try_for_each(|job| self.check_ttl(job))?;
         let cron_jobs = server.objects("cronjobs.batch");
         cron_jobs.iter().try_for_each(|cron_job| self.check_last_time(cron_job, server))?;
         cron_jobs.iter().try_for_each(|cron_job| self.check_every_time(cron_job))
@@ -100,24 +92,6 @@ impl Checker for CronJobs {
 impl CronJobs {
     fn now(&self) -> i64 {
         wall_seconds(self.now)
-    }
-
-    fn check_ttl(&self, job: &Value) -> Result<(), String> {
-        let Some(ttl) = job.pointer("/spec/ttlSecondsAfterFinished").and_then(Value::as_i64) else {
-            return Ok(());
-        };
-        let conditions = job.pointer("/status/conditions").and_then(Value::as_array);
-        let mut finish = conditions.into_iter().flatten().filter(|condition| {
-            (condition["type"] == "Complete" || condition["type"] == "Failed")
-                && condition["status"] == "True"
-        });
-        let finished_at = finish.next().and_then(|condition| time(condition, "/lastTransitionTime"));
-        if finished_at.is_some_and(|finished_at| finished_at + ttl + SLACK_SECONDS < self.now())
-            && !is_terminating(job)
-        {
-            return Err(format!("{} has outlived its TTL", describe(job)));
-        }
-        Ok(())
     }
 
     fn on_user_write(&mut self, write: &ObservedWrite) {
@@ -197,25 +171,19 @@ impl CronJobs {
     }
 }
 
-fn is_finished(job: &Value) -> bool {
-    condition_is_true(job, "Complete") || condition_is_true(job, "Failed")
-}
-
 /// A time of the storm, in seconds since 1970.
-fn wall_seconds(since_start: Duration) -> i64 {
+pub(super) fn wall_seconds(since_start: Duration) -> i64 {
     START_NANOSECONDS / 1_000_000_000 + i64::try_from(since_start.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// The time at a JSON pointer, in seconds since 1970.
-fn time(object: &Value, pointer: &str) -> Option<i64> {
+pub(super) fn time(object: &Value, pointer: &str) -> Option<i64> {
     let found = object.pointer(pointer)?.clone();
     serde_json::from_value::<Time>(found).ok().map(Time::unix_seconds)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
 
     use super::*;
@@ -240,23 +208,5 @@ mod tests {
         assert_eq!(checker.on_write(&refused, &server), Ok(()));
         let error = checker.on_write(&creation("oar-3", "u", 1), &server).unwrap_err();
         assert_eq!(error, "Job default/oar-3 runs for the second time");
-    }
-
-    #[test]
-    fn deletion_of_a_job_without_ttl_or_end_is_reported() {
-        let (server, mut checker) = (ApiServer::builder().build(), CronJobs::default());
-        let mut check = |ttl: Value, status: &str| {
-            let conditions = json!([{"type": "Complete", "status": status}]);
-            let job = json!({"kind": "Job", "metadata": {"namespace": "default", "name": "oar"},
-                "spec": ttl, "status": {"conditions": conditions}});
-            let path = "/apis/batch/v1/namespaces/default/jobs/oar";
-            let deletion = ObservedWrite::of_manager("ttl-after-finished-controller", &Method::DELETE, path);
-            checker.on_write(&ObservedWrite { before: Some(Arc::new(job)), ..deletion }, &server)
-        };
-        let ttl = || json!({"ttlSecondsAfterFinished": 5});
-        assert_eq!(check(ttl(), "True"), Ok(()));
-        let error = Err("Job default/oar is deleted and has no TTL or is not finished".to_owned());
-        assert_eq!(check(ttl(), "False"), error);
-        assert_eq!(check(json!({}), "True"), error);
     }
 }

@@ -45,6 +45,7 @@ pub mod statefulset;
 pub mod storage_versions;
 pub mod tokens;
 pub mod trust_bundles;
+pub mod ttl_after_finished;
 pub mod uid_preconditions;
 pub mod unchanged_writes;
 pub mod volume_binding;
@@ -125,6 +126,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(daemonset::DaemonSets::default()),
         Box::new(job::Jobs::default()),
         Box::new(cronjob::CronJobs::default()),
+        Box::new(ttl_after_finished::FinishedJobs::default()),
         Box::new(autoscaler::Autoscalers::default()),
         Box::new(endpointslice::EndpointSlices::default()),
         Box::new(endpoints::EndpointsAgree::default()),
