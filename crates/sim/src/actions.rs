@@ -7,6 +7,7 @@ use keleustes_objects::{self as objects, Key, Kind as _, Resource};
 use serde::{Deserialize, Serialize};
 
 pub use crate::actions_gated::{PodGroupChange, PoolChange, StorageVersionChange};
+pub use crate::actions_reports::{LabelledPodChange, PolicyChange};
 
 /// Everything that happens to a cluster before it must converge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -290,6 +291,10 @@ pub enum UserAction {
     ChangeStorageVersions(StorageVersionChange),
     /// Changes a pool of devices, or a ResourcePoolStatusRequest.
     ChangePools(PoolChange),
+    /// Changes the ValidatingAdmissionPolicy of this name.
+    ChangePolicy(String, PolicyChange),
+    /// Changes pods that use one volume with SELinux labels.
+    ChangeLabelledPods(LabelledPodChange),
 }
 
 /// A change to a dynamically provisioned claim, its volume, its attachments, or the pods that use it.

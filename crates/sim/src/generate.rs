@@ -8,6 +8,7 @@ use crate::actions::{
 use crate::bodies::TEMPLATE_WITH_REQUESTS;
 use crate::generate_devices::shared_claim_actions;
 use crate::generate_gated::gated_actions;
+use crate::generate_reports::{labelled_pod_actions, policy_actions};
 use crate::generate_storage::{attributes_class_actions, host_path_actions, storage_actions};
 
 /// One storm of this many has a CSI driver.
@@ -15,6 +16,8 @@ const STORAGE_EVERY: u64 = 4;
 /// One storm of this many has the kinds behind feature gates. It has no divisor in common with the other numbers, so that
 /// these kinds meet every other theme.
 const GATED_EVERY: u64 = 7;
+/// One storm of this many has admission policies, and pods that use one volume with SELinux labels.
+const REPORTS_EVERY: u64 = 7;
 
 /// The namespaces that users work in; the first always exists.
 pub const NAMESPACES: [&str; 3] = ["default", "harbour", "reef"];
@@ -133,6 +136,10 @@ fn actions_about_some_kinds(schedule: &Schedule, with_faults: bool, at: u64) -> 
     }
     if seed % AUTOSCALERS_EVERY == 3 {
         actions.extend(autoscaler_actions(seed, at));
+    }
+    if seed % REPORTS_EVERY == 1 {
+        actions.extend(policy_actions(seed, at));
+        actions.extend(labelled_pod_actions(seed, at));
     }
     if schedule.gated_kinds {
         actions.extend(gated_actions(seed, at));

@@ -8,9 +8,11 @@
 //! | --- | --- |
 //! | [`actions`] | what happens to a cluster, as data: a schedule can be printed, saved and shrunk |
 //! | `actions_gated` | those about kinds behind feature gates |
+//! | `actions_reports` | those about objects about which controllers only report something |
 //! | [`generate`] | generates a schedule from a seed: the user actions |
 //! | `generate_devices` | generates the actions about device claims that several pods share |
 //! | `generate_gated` | generates the actions about kinds behind feature gates |
+//! | `generate_reports` | generates the actions about objects about which controllers only report something |
 //! | `generate_storage` | generates the actions about volumes of a CSI driver |
 //! | `faults` | generates the faults of a schedule |
 //! | [`bodies`] | bodies of the objects that users create |
@@ -26,6 +28,7 @@
 //! | `user_gated` | user actions on kinds behind feature gates |
 //! | `user_lease` | the original as a rival for the leader election lease |
 //! | `user_quotas` | user actions on ResourceQuotas and a custom kind that they count |
+//! | `user_reports` | user actions on objects about which controllers only report something |
 //! | `user_service_ranges` | user actions on ServiceCIDRs and Services with addresses of them |
 //! | `user_storage` | user actions on claims that a CSI driver provisions |
 //! | `user_volumes` | user actions on claims, volumes and the pods that use them |
@@ -40,6 +43,7 @@
 
 pub mod actions;
 mod actions_gated;
+mod actions_reports;
 pub mod bodies;
 pub mod checks;
 mod fault_effects;
@@ -47,6 +51,7 @@ mod faults;
 pub mod generate;
 mod generate_devices;
 mod generate_gated;
+mod generate_reports;
 mod generate_storage;
 pub mod log_capture;
 pub mod mutants;
@@ -68,6 +73,7 @@ mod user_gated;
 mod user_interference;
 mod user_lease;
 mod user_quotas;
+mod user_reports;
 mod user_service_ranges;
 mod user_storage;
 mod user_volumes;

@@ -186,6 +186,8 @@ impl SimulatedUser {
             }
             UserAction::ChangeStorageVersions(change) => self.change_storage_versions(*change).await,
             UserAction::ChangePools(change) => self.change_pools(*change).await,
+            UserAction::ChangePolicy(name, change) => self.change_policy(name, *change).await,
+            UserAction::ChangeLabelledPods(change) => self.change_labelled_pods(*change).await,
             UserAction::ResetAggregatedRole => {
                 let (role, aggregated) = (Key::cluster(bodies::AGGREGATED_ROLE), bodies::aggregated_role());
                 self.create(&ROLES, "", &aggregated).await;

@@ -35,6 +35,7 @@ pub mod own_writes;
 pub mod owners_elsewhere;
 pub mod ownership;
 pub mod pod_groups;
+pub mod policy_status;
 pub mod pool_requests;
 pub mod quota;
 pub mod replicas;
@@ -49,6 +50,7 @@ pub mod ttl_after_finished;
 pub mod uid_preconditions;
 pub mod unchanged_writes;
 pub mod volume_binding;
+pub mod volume_events;
 pub mod volume_protection;
 pub mod write_rate;
 
@@ -153,6 +155,9 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(pod_groups::PodGroups::default()),
         Box::new(storage_versions::StorageVersions::default()),
         Box::new(pool_requests::PoolRequests::default()),
+        Box::new(policy_status::PolicyStatus::default()),
+        Box::new(volume_events::ExpansionEvents::default()),
+        Box::new(volume_events::LabelConflictEvents::default()),
     ]
 }
 

@@ -17,8 +17,12 @@ impl Checker for UidPreconditions {
     fn on_write(&mut self, write: &ObservedWrite, _: &ApiServer) -> Result<(), String> {
         let request = &write.request;
         // Server-side apply carries no UID, with the original neither.
-        let applies = ["clusterrole-aggregation-controller", "service-cidrs-controller"]
-            .contains(&write.component.as_str());
+        let applies = [
+            "clusterrole-aggregation-controller",
+            "service-cidrs-controller",
+            "validatingadmissionpolicy-status-controller",
+        ]
+        .contains(&write.component.as_str());
         // A migration patches with a resourceVersion instead: nothing changes, whichever object has that name.
         let migrates = write.component == super::migrations::NAME
             && !text(&write.body, "/metadata/resourceVersion").is_empty();
