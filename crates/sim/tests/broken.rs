@@ -606,6 +606,41 @@ fn budgets_of_all_pods() -> Controller {
         )
 }
 
+/// Publishes shares of fewer pods than there should be.
+fn budgets_of_fewer_pods() -> Controller {
+    let decide = |view: &View<'_>, item: &Key| {
+        let Some(budget) = view.get::<PodDisruptionBudget>(item) else { return Plan::none() };
+        let healthy = view.in_namespace::<Pod>(&item.namespace).count();
+        let condition = json!({"type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods",
+            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = json!({"observedGeneration": 1, "currentHealthy": healthy, "expectedPods": 1,
+            "desiredHealthy": 1, "disruptionsAllowed": 1, "conditions": [condition]});
+        Plan::of(Write::put_status(&**budget, &status).because("broken on purpose"))
+    };
+    Controller::new("disruption-controller")
+        .service_account("disruption-controller")
+        .may_write(&[Grant { group: "policy", resource: "poddisruptionbudgets/status", verbs: &["update"] }])
+        .with_loop(
+            Loop::deciding("fewer", decide)
+                .enqueue_on::<PodDisruptionBudget>(|change, _, queue| queue.add(&change.latest().meta.key))
+                .reads_unwatched::<Pod>("broken on purpose"),
+        )
+}
+
+/// Half of the pods of a Deployment must be available.
+#[test]
+fn budget_that_takes_its_share_of_fewer_pods_is_caught() {
+    let budget = UserAction::SetBudget("default".to_owned(), "oar".to_owned(), Some(1));
+    let actions =
+        || vec![(3_000, create(Kind::Deployment, "default", "oar")), (20_000, Action::User(budget.clone()))];
+    expect_violation(
+        &play_with(1, actions(), budgets_of_fewer_pods),
+        "expects 1 pods, and its controllers want 2 to ",
+    );
+    let report = play_with(1, actions(), || Controller::new("idle-controller"));
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+}
+
 /// Two pods of a budget, which are not ready at once.
 #[test]
 fn budget_that_counts_unready_pods_is_caught() {

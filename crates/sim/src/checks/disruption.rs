@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use keleustes_apiserver::ApiServer;
@@ -11,6 +12,8 @@ use serde_json::Value;
 
 use super::Checker;
 use super::objects::{condition_is_true, describe, is_terminating, namespace, number, uid};
+use super::owner_sizes::{OwnerSizes, controller_uid};
+use super::staleness::Faults;
 use crate::recorder::{ObservedWrite, text};
 use crate::storm::START_NANOSECONDS;
 
@@ -20,6 +23,8 @@ struct CountedPod {
     name: String,
     app: String,
     is_healthy: bool,
+    /// The UID of its controller; empty if it has none.
+    controller: String,
 }
 
 /// Follows the status updates of budgets.
@@ -28,6 +33,8 @@ pub struct Budgets {
     /// By namespace: all pods at every moment at which one of them changed. The cache of a manager is at one of these
     /// moments, however far behind.
     moments: BTreeMap<String, Vec<Vec<CountedPod>>>,
+    /// By namespace: when each of these moments began.
+    moments_at: BTreeMap<String, Vec<Duration>>,
     /// By process instance and UID of a budget: the first moment that its last status can be about. No cache goes back.
     counted: BTreeMap<(Arc<str>, u32, String), usize>,
     /// Namespaces whose pods were deleted by one request: a cache shows them go one by one.
@@ -36,6 +43,9 @@ pub struct Budgets {
     has_clock_jumped: bool,
     /// Whether a user has changed the labels of pods. The budget that they left is not enqueued, as in the original.
     has_relabelled_pods: bool,
+    /// The sizes of the pods' controllers, of which budgets with percentages take their share.
+    owners: OwnerSizes,
+    faults: Faults,
 }
 
 impl Checker for Budgets {
@@ -45,11 +55,12 @@ impl Checker for Budgets {
 
     fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
         let request = &write.request;
+        self.owners.observe(write, server);
         let is_patch_by_user =
             request.resource == "pods" && !write.by_manager() && request.subresource.is_empty();
         self.has_relabelled_pods |= is_patch_by_user && write.body.pointer("/metadata/labels").is_some();
         if request.resource == "pods" {
-            self.observe_pods(&request.namespace, server);
+            self.observe_pods(write.at, &request.namespace, server);
             if request.method == Method::DELETE && request.name.is_empty() {
                 self.emptied.insert(request.namespace.clone());
             }
@@ -81,6 +92,10 @@ impl Checker for Budgets {
         self.has_clock_jumped = true;
     }
 
+    fn on_fault(&mut self, at: Duration) {
+        self.faults.observe(at);
+    }
+
     fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         for budget in server.objects("poddisruptionbudgets.policy") {
             if is_failed(&budget) {
@@ -103,12 +118,13 @@ impl Checker for Budgets {
 
 impl Budgets {
     /// Remembers the pods of a namespace if they are not as they were.
-    fn observe_pods(&mut self, namespace: &str, server: &ApiServer) {
+    fn observe_pods(&mut self, at: Duration, namespace: &str, server: &ApiServer) {
         let pods = counted_pods(namespace, server);
         // At first there is none.
         let moments = self.moments.entry(namespace.to_owned()).or_insert_with(|| vec![Vec::new()]);
         if moments.last() != Some(&pods) {
             moments.push(pods);
+            self.moments_at.entry(namespace.to_owned()).or_insert_with(|| vec![Duration::ZERO]).push(at);
         }
     }
 
@@ -121,7 +137,7 @@ impl Budgets {
         budget: &Value,
         server: &ApiServer,
     ) -> Result<(), String> {
-        self.observe_pods(namespace(budget), server);
+        self.observe_pods(write.at, namespace(budget), server);
         if self.has_relabelled_pods || self.emptied.contains(namespace(budget)) {
             return Ok(());
         }
@@ -138,6 +154,10 @@ impl Budgets {
         let manager = (write.party.clone(), write.process_instance, uid(budget).to_owned());
         let first = self.counted.get(&manager).copied().unwrap_or_default();
         let moments = self.moments.get(namespace(budget)).map_or(&[][..], Vec::as_slice);
+        let moments_at = self.moments_at.get(namespace(budget)).map_or(&[][..], Vec::as_slice);
+        let known = moments_at.iter().rposition(|began_at| self.faults.caches_know(*began_at, write.at));
+        let recent = moments.get(first.max(known.unwrap_or_default())..).unwrap_or_default();
+        self.check_expected(write.at, budget, recent)?;
         match moments.iter().skip(first).position(is_counted) {
             Some(later) => {
                 self.counted.insert(manager, first + later);
@@ -152,6 +172,34 @@ impl Budgets {
             }
         }
         Ok(())
+    }
+
+    /// The expected pods of a budget with a percentage or `maxUnavailable` are those that the controllers of its pods want:
+    /// at least of the pods that were there at all of these moments, at most of those that were there at one of them.
+    fn check_expected(
+        &self,
+        at: Duration,
+        budget: &Value,
+        moments: &[Vec<CountedPod>],
+    ) -> Result<(), String> {
+        if budget.pointer("/spec/minAvailable").is_some_and(Value::is_number) {
+            return Ok(());
+        }
+        let controllers = |pods: &Vec<CountedPod>| -> BTreeSet<String> {
+            let selected = pods.iter().filter(|pod| selects(budget, &pod.app));
+            selected.map(|pod| pod.controller.clone()).collect()
+        };
+        let sets: Vec<_> = moments.iter().map(controllers).collect();
+        let any: BTreeSet<&str> = sets.iter().flatten().map(String::as_str).collect();
+        let always = any.iter().copied().filter(|uid| sets.iter().all(|set| set.contains(*uid))).collect();
+        let least = self.owners.wanted(&always, &self.faults, at).0;
+        let most = self.owners.wanted(&any, &self.faults, at).1;
+        let expected = number(budget, "/status/expectedPods");
+        if (least..=most).contains(&expected) {
+            return Ok(());
+        }
+        let what = describe(budget);
+        Err(format!("{what} expects {expected} pods, and its controllers want {least} to {most}"))
     }
 
     /// The entry of a pod that exists longer than the entry and is not terminating must stay for two minutes: the API
@@ -268,6 +316,7 @@ fn counted_pods(wanted: &str, server: &ApiServer) -> Vec<CountedPod> {
         name: text(pod, "/metadata/name").to_owned(),
         app: text(pod, "/metadata/labels/app").to_owned(),
         is_healthy: !is_terminating(pod) && condition_is_true(pod, "Ready"),
+        controller: controller_uid(pod).to_owned(),
     });
     counted.collect()
 }

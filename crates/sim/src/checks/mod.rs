@@ -32,6 +32,7 @@ pub mod nodes;
 pub mod objects;
 pub mod old_requests;
 pub mod own_writes;
+mod owner_sizes;
 pub mod owners_elsewhere;
 pub mod ownership;
 pub mod pod_groups;
