@@ -1,8 +1,8 @@
 //! Decides whether a CronJob runs now: an ordered ladder, each rung of which may end the reconcile.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use keleustes_objects::{CronJob, Time};
 use keleustes_plan::{InvolvedObject, Now, PlannedEvent};
 
@@ -36,19 +36,21 @@ pub(super) fn decide(
     if cron_job.meta.deletion_timestamp.is_some() {
         return Verdict::Idle;
     }
-    if let Some(name) = &spec.time_zone
-        && let Err(error) = zones.load(name)
-    {
-        warn("UnknownTimeZone", format!("invalid timeZone: {}: {error}", schedule::quote(name)));
-        return Verdict::Idle;
-    }
+    let zone = match spec.time_zone.as_deref().map(|name| (name, zones.load(name))) {
+        Some((name, Err(error))) => {
+            warn("UnknownTimeZone", format!("invalid timeZone: {}: {error}", schedule::quote(name)));
+            return Verdict::Idle;
+        }
+        Some((_, Ok(zone))) => Some(zone),
+        None => None,
+    };
     if spec.suspend {
         return Verdict::Idle;
     }
     if has_own_zone(cron_job) {
         warn("UnsupportedSchedule", events::unsupported_schedule(&spec.schedule));
     }
-    let schedule = match schedule::parse(&effective_schedule(cron_job, zones), zones) {
+    let schedule = match parse_schedule(cron_job, zone, zones) {
         Ok(schedule) => schedule,
         Err(error) => {
             let quoted = schedule::quote(&spec.schedule);
@@ -100,13 +102,19 @@ fn has_own_zone(cron_job: &CronJob) -> bool {
     cron_job.spec.schedule.contains("TZ")
 }
 
-/// The schedule with the time zone of the CronJob, unless it names one itself or that zone is unknown.
-pub(super) fn effective_schedule<'c>(cron_job: &'c CronJob, zones: &TimeZones) -> Cow<'c, str> {
+/// The schedule in the time zone of the CronJob, which is `None` if it is not set or unknown, unless the schedule names one
+/// itself.
+pub(super) fn parse_schedule(
+    cron_job: &CronJob,
+    zone: Option<TimeZone>,
+    zones: &TimeZones,
+) -> Result<Schedule, String> {
     let schedule = &*cron_job.spec.schedule;
-    match &cron_job.spec.time_zone {
-        Some(zone) if !has_own_zone(cron_job) && zones.load(zone).is_ok() => {
-            format!("TZ={zone} {schedule}").into()
-        }
-        _ => schedule.into(),
+    let name = cron_job.spec.time_zone.as_deref().unwrap_or_default();
+    match zone.filter(|_| !has_own_zone(cron_job)) {
+        // The original writes the name before the schedule, where it ends at the first space.
+        Some(_) if name.contains(' ') => schedule::parse(&format!("TZ={name} {schedule}"), zones),
+        Some(zone) => schedule::parse_in(schedule, zone),
+        None => schedule::parse(schedule, zones),
     }
 }

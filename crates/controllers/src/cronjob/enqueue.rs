@@ -6,7 +6,7 @@ use keleustes_objects::{ArcStr, CronJob, InternedStr, Job, Key, OwnerReference};
 use keleustes_plan::{Change, Effects, QueueItem, View};
 
 use super::time_zones::TimeZones;
-use super::{decide, due, schedule};
+use super::{decide, due};
 use crate::workloads::owners::resolve;
 
 /// The queue item of a CronJob whose new schedule is invalid, which only records the event `UnParseableCronJobSchedule`.
@@ -44,7 +44,8 @@ fn is_rescheduled(old: &CronJob, new: &CronJob) -> bool {
 /// An earlier delay of the same key stays, and its reconcile evaluates the new schedule.
 fn reschedule(cron_job: &CronJob, zones: &TimeZones, view: &View<'_>, queue: &mut Effects) {
     let key = &cron_job.meta.key;
-    match schedule::parse(&decide::effective_schedule(cron_job, zones), zones) {
+    let zone = cron_job.spec.time_zone.as_deref().and_then(|name| zones.load(name).ok());
+    match decide::parse_schedule(cron_job, zone, zones) {
         Ok(schedule) => {
             let delay = due::delay(cron_job, view.now(), &schedule);
             queue.add_after(key, delay.unwrap_or(Duration::ZERO));

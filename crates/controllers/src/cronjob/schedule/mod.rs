@@ -10,6 +10,7 @@ mod parse;
 
 pub use self::calendar::{rfc1123z, rfc3339};
 pub use self::fields::FieldSchedule;
+pub(super) use self::parse::parse_in;
 pub use self::parse::{parse, quote};
 
 /// When a CronJob runs.

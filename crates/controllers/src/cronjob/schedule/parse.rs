@@ -34,17 +34,25 @@ pub fn parse(text: &str, zones: &TimeZones) -> Result<Schedule, String> {
     if text.is_empty() {
         return Err("empty spec string".to_owned());
     }
-    let (zone, text) = match text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
-        Some(prefixed) => {
-            // The original slices with the index -1 here and recovers from the panic.
-            let no_space =
-                || "invalid schedule format: runtime error: slice bounds out of range [:-1]".to_owned();
-            let (name, rest) = prefixed.split_once(' ').ok_or_else(no_space)?;
-            let zone = zones.load(name).map_err(|error| format!("provided bad location {name}: {error}"))?;
-            (zone, rest.trim())
-        }
-        None => (zones.local().clone(), text),
+    let Some(prefixed) = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) else {
+        return without_zone(text, zones.local().clone());
     };
+    // The original slices with the index -1 here and recovers from the panic.
+    let no_space = || "invalid schedule format: runtime error: slice bounds out of range [:-1]".to_owned();
+    let (name, rest) = prefixed.split_once(' ').ok_or_else(no_space)?;
+    let zone = zones.load(name).map_err(|error| format!("provided bad location {name}: {error}"))?;
+    parse_in(rest, zone)
+}
+
+/// Parses what follows the prefix with a zone.
+///
+/// # Errors
+/// The text of the error of robfig/cron.
+pub(in crate::cronjob) fn parse_in(text: &str, zone: TimeZone) -> Result<Schedule, String> {
+    without_zone(text.trim(), zone)
+}
+
+fn without_zone(text: &str, zone: TimeZone) -> Result<Schedule, String> {
     if text.starts_with('@') { descriptor(text, zone) } else { five_fields(text, zone) }
 }
 

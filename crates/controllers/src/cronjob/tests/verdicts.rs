@@ -74,6 +74,36 @@ fn zone_in_the_schedule_is_used_and_reported() {
     assert!(transcript.contains("Created job sum-30000000"), "the zone of the process: {transcript}");
 }
 
+#[test]
+fn waiting_cron_job_loads_its_zone_once_per_reconcile() {
+    let loaded = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = loaded.clone();
+    let lookup = move |name: &str| {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        crate::cronjob::time_zones::embedded(name)
+    };
+    let local = TimeZones::embedded().local().clone();
+    let time_zones = TimeZones::new(std::sync::Arc::new(lookup), local);
+    let a_loop = controller(&CronJobOptions { workers: 1, time_zones }).loops.remove(0);
+    let mut zoned = cron_job("0 18 * * *");
+    zoned["spec"]["timeZone"] = json!("Asia/Tokyo");
+    let mut cluster = RehearsalCluster::of(&a_loop).with::<CronJob>(zoned);
+    assert_eq!(cluster.outline(&a_loop, key("sum")), "requeue after 3600.1s\n");
+    assert_eq!(loaded.load(std::sync::atomic::Ordering::Relaxed), 1);
+}
+
+/// Proves CRON-25, CRON-60.
+#[test]
+fn schedule_in_a_zone_is_parsed_like_one_with_that_prefix() {
+    let zoned = |schedule: &str| {
+        let mut zoned = cron_job(schedule);
+        zoned["spec"]["timeZone"] = json!("Asia/Tokyo");
+        sync(zoned, &[])
+    };
+    assert_eq!(zoned("  @every 1h  "), "requeue after 3540.1s\n", "spaces are trimmed");
+    assert!(zoned("").contains("expected exactly 5 fields, found 0: []"), "{}", zoned(""));
+}
+
 /// Proves CRON-30, CRON-79.
 #[test]
 fn schedule_that_never_fires_is_reported_without_a_busy_loop() {
