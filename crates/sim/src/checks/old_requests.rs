@@ -4,9 +4,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use keleustes_apiserver::ApiServer;
 use keleustes_x509::builder::RequestBuilder;
+use keleustes_x509::{Certificate, pem};
 use serde_json::{Value, json};
 
 use super::Checker;
+use super::cronjob::wall_seconds;
 use super::objects::describe;
 use crate::recorder::{ObservedWrite, text};
 
@@ -19,6 +21,9 @@ const OLD: &str = "old-";
 const LONG_AGO: &str = "2020-01-01T00:00:00Z";
 /// Of a year that no clock of a storm reaches.
 const FUTURE: &str = "2098-01-01T00:00:00Z";
+
+/// The clocks of managers and of the API server jump by up to five minutes each.
+const CLOCKS_DIFFER_BY_SECONDS: i64 = 600;
 
 /// Follows the deletions of requests.
 #[derive(Default)]
@@ -75,7 +80,10 @@ impl Checker for OldRequests {
         let is_request = [REQUESTS, POD_REQUESTS].contains(&write.request.resource.as_str());
         let deleted = write.before.as_ref().filter(|_| is_request && write.after.is_none());
         let deleted = deleted.filter(|_| write.by_manager() && write.succeeded());
-        match deleted.filter(|before| !text(before, "/metadata/name").starts_with(OLD)) {
+        let is_due = |before: &Value| {
+            text(before, "/metadata/name").starts_with(OLD) || is_expired(before, wall_seconds(write.at))
+        };
+        match deleted.filter(|before| !is_due(before)) {
             Some(before) => Err(format!("{} was deleted, which is not old", describe(before))),
             None => Ok(()),
         }
@@ -94,6 +102,13 @@ impl Checker for OldRequests {
         }
         Ok(())
     }
+}
+
+/// Whether a request has a certificate that is no longer valid, by any clock of a storm.
+fn is_expired(request: &Value, now: i64) -> bool {
+    let certificate = BASE64_STANDARD.decode(text(request, "/status/certificate")).unwrap_or_default();
+    let certificate = pem::blocks(&certificate).next().map(|block| Certificate::from_der(&block.bytes));
+    matches!(certificate, Some(Ok(certificate)) if certificate.not_after <= now + CLOCKS_DIFFER_BY_SECONDS)
 }
 
 #[cfg(test)]

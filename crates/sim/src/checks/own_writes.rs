@@ -29,7 +29,8 @@ pub struct OwnWrites {
 #[derive(Default)]
 struct KnownObject {
     resource_version: u64,
-    is_deleted: bool,
+    /// The UID of its controller, once the controller has deleted it.
+    deleted_for: Option<String>,
 }
 
 /// The first two read live before they write; of the others several loops, each with its own gate, change the same
@@ -68,7 +69,7 @@ impl Checker for OwnWrites {
             // create is refused and shows that the Job exists.
             Method::POST if write.component == "cronjob-controller" => Ok(()),
             Method::POST => self.created(write, server),
-            Method::DELETE => self.deleted(write),
+            Method::DELETE => self.deleted(write, server),
             _ => self.changed(write),
         }
     }
@@ -112,23 +113,25 @@ impl OwnWrites {
         if is_duplicate { Err(format!("created {name} a second time")) } else { Ok(()) }
     }
 
-    /// A controller does not delete an object twice. Exempt are objects without a controllerRef: a new
-    /// owner with the old owner's name may find the object still in its cache, because the gate does not
-    /// hold a key for writes that were made for another UID.
-    fn deleted(&mut self, write: &ObservedWrite) -> Result<(), String> {
+    /// A controller does not delete an object twice. Exempt are objects without a controllerRef and those whose
+    /// owner is gone: a new owner with the old owner's name may find the object still in its cache, because the
+    /// gate does not hold a key for writes that were made for another UID.
+    fn deleted(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
         let uid = text(&write.body, "/preconditions/uid");
         if uid.is_empty() {
             return Ok(());
         }
         // Nor can the gate wait for a delete of an object that was terminating already: nothing changes.
         let gate_can_wait = |before: &Value| controller_ref(before).is_some() && !is_terminating(before);
-        let is_confirmed =
-            write.succeeded() && !write.response_lost && write.before.as_deref().is_some_and(gate_can_wait);
+        let before = write.before.as_deref().filter(|before| gate_can_wait(before));
+        let owner = before.and_then(controller_ref).map(|owner| text(owner, "/uid").to_owned());
         let known = self.known(write, uid);
-        if known.is_deleted {
+        if let Some(owner) = &known.deleted_for
+            && server.snapshot().iter().any(|object| super::objects::uid(object) == owner)
+        {
             return Err("deleted it a second time".to_owned());
         }
-        known.is_deleted = is_confirmed;
+        known.deleted_for = owner.filter(|_| write.succeeded() && !write.response_lost);
         Ok(())
     }
 
@@ -141,7 +144,7 @@ impl OwnWrites {
         let known = self.known(write, uid(before));
         if write.succeeded() && write.after.is_none() {
             // It removed the last finalizer. The original's controllers of claims then delete what is gone.
-            known.is_deleted = false;
+            known.deleted_for = None;
         }
         if based_on == 0 {
             return Ok(());
