@@ -72,7 +72,7 @@ fn pool_action(index: usize, rng: &mut fastrand::Rng) -> UserAction {
         ..22 => PoolChange::Publish(pool, devices),
         22..32 if pool < 2 => PoolChange::PublishHalf(pool, devices),
         32..40 if pool < 2 => PoolChange::PublishRest(pool, devices),
-        ..45 => PoolChange::Delete(pool),
+        22..45 => PoolChange::Delete(pool),
         45..85 => {
             let limit = Some(rng.u8(1..4)).filter(|_| rng.u8(..3) == 0);
             PoolChange::CreateRequest(request, Some(pool).filter(|_| rng.u8(..3) > 0), limit)

@@ -109,7 +109,7 @@ impl StorageVersions {
         if write.request.method == Method::DELETE {
             return Ok(());
         }
-        let agree = text(after, "/status/commonEncodingVersion") != "";
+        let agree = !text(after, "/status/commonEncodingVersion").is_empty();
         if left.is_empty() || agree != condition_is_true(after, "AllEncodingVersionsEqual") {
             return Err(format!("{} has the status {}", describe(before), after["status"]));
         }

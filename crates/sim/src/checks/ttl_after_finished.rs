@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     /// A Job that finishes with the storm's start, or does not finish.
-    fn job(spec: Value, status: &str) -> Value {
+    fn job(spec: &Value, status: &str) -> Value {
         let conditions =
             json!([{"type": "Complete", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         json!({"kind": "Job", "metadata": {"namespace": "default", "name": "oar", "uid": "u"},
@@ -126,16 +126,16 @@ mod tests {
                 component: COMPONENT,
                 found: read,
             });
-            checker.on_write(&deletion(at_seconds, &job(json!({}), "True")), &server)
+            checker.on_write(&deletion(at_seconds, &job(&json!({}), "True")), &server)
         };
-        let finished = job(json!({"ttlSecondsAfterFinished": 5}), "True");
+        let finished = job(&json!({"ttlSecondsAfterFinished": 5}), "True");
         assert_eq!(check(5, &finished, false), Ok(()), "the TTL was removed after the read");
         let error = Err("Job default/oar is deleted 1 s before its TTL is over".to_owned());
         assert_eq!(check(4, &finished, false), error);
         assert_eq!(check(4, &finished, true), Ok(()), "the clock of the manager may be ahead");
         let error = Err("Job default/oar is deleted and has no TTL or is not finished".to_owned());
-        assert_eq!(check(5, &job(json!({"ttlSecondsAfterFinished": 5}), "False"), false), error);
-        assert_eq!(check(5, &job(json!({}), "True"), false), error);
+        assert_eq!(check(5, &job(&json!({"ttlSecondsAfterFinished": 5}), "False"), false), error);
+        assert_eq!(check(5, &job(&json!({}), "True"), false), error);
         let unread = FinishedJobs::default().on_write(&deletion(5, &finished), &server);
         assert_eq!(unread, Err("Job default/oar is deleted without a live read".to_owned()));
     }
