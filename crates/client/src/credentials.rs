@@ -259,10 +259,10 @@ impl ServiceAccountTokens {
                 Ok(state.token.insert(fresh).token.clone())
             }
             Err(failure) => {
-                let failure = ApiError {
+                let failure = without_verdict(ApiError {
                     message: format!("failed to get token for {}: {failure}", self.account),
                     ..failure
-                };
+                });
                 match &mut state.token {
                     Some(old) if now < old.expires_at => {
                         tracing::warn!(error = %failure, "token renewal failed, using the old token");
@@ -359,6 +359,18 @@ impl TokenSource for ServiceAccountTokens {
         if state.token.as_ref().is_some_and(|cached| cached.token == *token) {
             state.token = None;
         }
+    }
+}
+
+/// The failure of a request for a token as that of the request which needs the token and is not sent. What the API server
+/// says about the token request is no verdict on the other: an object is not absent because its reader's account is.
+fn without_verdict(failure: ApiError) -> ApiError {
+    match failure.reason {
+        ErrorReason::TooManyRequests
+        | ErrorReason::Unavailable
+        | ErrorReason::ConnectionRefused
+        | ErrorReason::ConnectionLost => failure,
+        _ => ApiError { reason: ErrorReason::Unauthorized, code: 401, ..failure },
     }
 }
 
@@ -493,6 +505,27 @@ mod tests {
         assert_eq!(failure.message, "failed to get token for kube-system/job-controller: boom");
     }
 
+    /// Else the garbage collector would take an owner for absent that it could not read.
+    #[tokio::test(start_paused = true)]
+    async fn refused_token_request_says_nothing_about_the_object_of_the_request() {
+        for (code, reason) in [
+            (403, "Forbidden"),
+            (404, "NotFound"),
+            (409, "AlreadyExists"),
+            (409, "Conflict"),
+            (410, "Expired"),
+            (422, "Invalid"),
+        ] {
+            let cluster = TestCluster::new();
+            let client = cluster.factory.for_controller("job-controller");
+            cluster.faults.add(FaultRule::new(InjectedFault::status(code, reason, "no")).target("/token"));
+            let failure = read(&client).await.unwrap_err();
+            assert_eq!((failure.reason, failure.code), (ErrorReason::Unauthorized, 401), "{reason}");
+            assert_eq!(failure.message, "failed to get token for kube-system/job-controller: no");
+            assert!(!failure.may_have_taken_effect(), "{reason}");
+        }
+    }
+
     /// Proves RUN-26.
     #[tokio::test(start_paused = true)]
     async fn token_request_is_attempted_four_times_and_waiting_requests_share_the_result() {
@@ -567,16 +600,18 @@ mod tests {
         cluster.faults.add(forbidden().resource("namespaces"));
         let failure = read(&cluster.factory.for_controller("job-controller")).await.unwrap_err();
         assert_eq!(
-            failure.reason,
-            ErrorReason::NotFound,
+            failure.message,
+            "failed to get token for kube-system/job-controller: namespaces \"kube-system\" not found",
             "the server refuses an account without a namespace"
         );
+        assert_eq!(failure.reason, ErrorReason::Unauthorized);
         assert!(cluster.take_requests().iter().any(|line| line.ends_with("/serviceaccounts")));
 
         let cluster = TestCluster::new();
         cluster.faults.add(forbidden().resource("serviceaccounts"));
         let failure = read(&cluster.factory.for_controller("job-controller")).await.unwrap_err();
-        assert_eq!(failure.reason, ErrorReason::Forbidden);
+        assert_eq!(failure.message, "failed to get token for kube-system/job-controller: no");
+        assert_eq!(failure.reason, ErrorReason::Unauthorized);
         assert!(!cluster.take_requests().iter().any(|line| line.ends_with("/token")));
     }
 
