@@ -29,7 +29,7 @@ pub(super) struct Core {
     closed: Option<Closing>,
 }
 
-/// When a worker that waits for an item wakes up by itself. One does so for all of them.
+/// When a worker that waits for an item looks for one by itself. One does so for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alarm {
     /// The time.
@@ -171,7 +171,7 @@ impl Core {
         self.waiting.first().map(|(due, _, _)| *due)
     }
 
-    /// Whether an item will be due before any worker wakes up for it.
+    /// Whether an item will be due before any worker looks for it.
     pub(super) fn needs_alarm(&self) -> bool {
         self.next_due().is_some_and(|due| self.alarm.is_none_or(|alarm| due < alarm.at))
     }

@@ -24,8 +24,8 @@ pub struct Queue(Arc<Shared>);
 
 struct Shared {
     core: Mutex<Core>,
-    /// Wakes one waiting worker for each item that can be taken, one for an earlier time to wait for, and all at shutdown:
-    /// a queue that woke all for each item would spend most of its time on those that find none.
+    /// Notifies one waiting worker for each item that can be taken, one for an earlier time to wait for, and all at shutdown:
+    /// a queue that notified all for each item would spend most of its time on those that find none.
     changed: Notify,
     clocks: Clocks,
     metrics: QueueMetrics,
@@ -118,9 +118,9 @@ impl Queue {
                     self.0.metrics.taken(waited);
                     // The other items that are due, and the times that this worker does not wait for any more, are for
                     // other workers.
-                    let wakes = due.saturating_sub(1) + usize::from(core.needs_alarm());
+                    let notified = due.saturating_sub(1) + usize::from(core.needs_alarm());
                     drop(core);
-                    self.wake(wakes);
+                    self.notify(notified);
                     return Some(item);
                 }
                 if core.is_finished() {
@@ -173,20 +173,20 @@ impl Queue {
         let (ready, needed_alarm) = (core.ready_count(), core.needs_alarm());
         let result = change(&mut core, self.0.clocks.monotonic());
         let needs_alarm = core.needs_alarm() && !needed_alarm;
-        let wakes = core.ready_count().saturating_sub(ready) + usize::from(needs_alarm);
+        let notified = core.ready_count().saturating_sub(ready) + usize::from(needs_alarm);
         let is_closed = core.is_closed();
         drop(core);
         if is_closed {
             // Some wait for the end of all processing.
             self.0.changed.notify_waiters();
         } else {
-            self.wake(wakes);
+            self.notify(notified);
         }
         result
     }
 
-    /// Wakes so many waiting workers. One that has found an item meanwhile passes this on to the next.
-    fn wake(&self, workers: usize) {
+    /// Notifies so many waiting workers. One that has found an item meanwhile passes this on to the next.
+    fn notify(&self, workers: usize) {
         (0..workers).for_each(|_| self.0.changed.notify_one());
     }
 }

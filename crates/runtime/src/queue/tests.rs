@@ -227,7 +227,7 @@ async fn counting_polls<T>(polls: Arc<AtomicUsize>, future: impl Future<Output =
 }
 
 #[tokio::test(start_paused = true)]
-async fn item_wakes_one_of_the_waiting_workers() {
+async fn item_notifies_one_of_the_waiting_workers() {
     let (queue, polls) = (queue(), Arc::<AtomicUsize>::default());
     for _ in 0..5 {
         let (queue, polls) = (queue.clone(), polls.clone());
@@ -306,7 +306,7 @@ async fn no_worker_waits_while_an_item_is_due() {
                 _ => queue.forget(&item),
             }
             tokio::time::sleep(MS * random.u32(0..3)).await;
-            // Those that were woken have their turn.
+            // Those that were notified have their turn.
             for _ in 0..2 * workers {
                 tokio::task::yield_now().await;
             }
