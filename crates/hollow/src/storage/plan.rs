@@ -99,12 +99,13 @@ impl Observed {
             && !self.volumes.contains_key(&volume_key(claim))
     }
 
-    /// Whether a VolumeAttachment names the volume. Like external-provisioner, the driver deletes no such volume: without
-    /// it the attach-detach controller of a new process could not tell what is attached.
+    /// Whether an attacher holds the volume: it has begun if its finalizer is there. Like external-provisioner, the driver
+    /// deletes no such volume: without it the attach-detach controller of a new process could not tell what is attached.
     fn is_attached(&self, volume: &PersistentVolume) -> bool {
-        self.attachments
-            .values()
-            .any(|one| one.persistent_volume_name.as_ref() == Some(&volume.meta.key.name))
+        self.attachments.values().any(|one| {
+            one.persistent_volume_name.as_ref() == Some(&volume.meta.key.name)
+                && (one.attached || !one.meta.finalizers.is_empty())
+        })
     }
 
     /// The volume of a claim that asks for more than it has.
@@ -337,15 +338,16 @@ mod tests {
     #[test]
     fn attached_volumes_are_not_deleted() {
         let mut observed = observed("Immediate", claim("1Gi"), Some(volume("Delete", "Released")));
-        let mut attach = |name: &str| {
-            let attachment = json!({"metadata": {"name": "va"}, "spec": {"attacher": "d", "nodeName": "n",
-                "source": {"persistentVolumeName": name}}});
+        let mut attach = |name: &str, finalizers: &[&str]| {
+            let attachment = json!({"metadata": {"name": "va", "finalizers": finalizers}, "spec": {"attacher": "d",
+                "nodeName": "n", "source": {"persistentVolumeName": name}}});
             let attachment: VolumeAttachment = serde_json::from_value(attachment).unwrap();
             observed.attachments.insert(attachment.meta.key.clone(), attachment);
             operations(&observed, &driver())
         };
-        assert_eq!(attach("pvc-u"), []);
-        assert_eq!(attach("another"), [DriverOperation::Delete]);
+        assert_eq!(attach("pvc-u", &["external-attacher/d"]), []);
+        assert_eq!(attach("pvc-u", &[]), [DriverOperation::Delete], "no attacher has begun");
+        assert_eq!(attach("another", &["external-attacher/d"]), [DriverOperation::Delete]);
     }
 
     #[test]
