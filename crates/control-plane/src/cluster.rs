@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -186,6 +186,8 @@ pub struct ControlPlane {
     api_server_args: Vec<String>,
     api_server_ready: Probe,
     api_server_port: u16,
+    /// Where the metrics adapter takes values.
+    pub(crate) metric_values_port: OnceLock<u16>,
 }
 
 impl ControlPlane {
@@ -232,6 +234,7 @@ impl ControlPlane {
             api_server_args,
             api_server_ready,
             api_server_port,
+            metric_values_port: OnceLock::new(),
             scratch,
             logs,
             programs,
@@ -244,6 +247,11 @@ impl ControlPlane {
     /// Where the API server listens on loopback, the same across restarts.
     pub fn api_server_port(&self) -> u16 {
         self.api_server_port
+    }
+
+    /// Where the metrics adapter takes values of custom metrics on loopback, by HTTP; `None` if it does not run.
+    pub fn metric_values_port(&self) -> Option<u16> {
+        self.metric_values_port.get().copied()
     }
 
     /// `https://127.0.0.1:<port>`, the same across restarts.

@@ -23,7 +23,9 @@ impl ControlPlane {
     /// Starts the adapter and returns when its APIs are available.
     pub(crate) fn start_metrics_adapter(&self) -> Result<Process> {
         let (kubeconfig, certs, port) = self.extension_server(Program::MetricsAdapter)?;
-        let args = components::metrics_adapter(&kubeconfig, &certs, port, self.free_port()?);
+        let values_port = self.free_port()?;
+        let values_port = *self.metric_values_port.get_or_init(|| values_port);
+        let args = components::metrics_adapter(&kubeconfig, &certs, port, values_port);
         self.start_extension_server(Program::MetricsAdapter, &args, port, &OTHER_METRICS)
     }
 

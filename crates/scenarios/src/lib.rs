@@ -142,6 +142,7 @@ pub const GROUPS: &[Group] = &[
         scenarios: GATED,
         api_server_args: &[
             GATES,
+            "--feature-gates=StorageVersionAPI=true",
             "--runtime-config=scheduling.k8s.io/v1beta1=true,resource.k8s.io/v1alpha3=true",
         ],
         manager_args: &[GATES],
@@ -160,6 +161,8 @@ const SCHEDULED: &[Scenario] = scenarios! {
 const MEASURED: &[Scenario] = scenarios! {
     Anywhere scaling::deployment_follows_its_load_up_and_down;
     Anywhere scaling::external_metric_scales_a_deployment;
+    RealCluster scaling::custom_metric_of_pods_scales_a_deployment;
+    RealCluster scaling::custom_metrics_of_objects_scale_a_deployment;
     Anywhere scaling::custom_resource_is_scaled;
 };
 
@@ -174,6 +177,7 @@ const GATED: &[Scenario] = scenarios! {
     Processes pod_groups::killed_manager_gives_a_job_one_workload_and_one_pod_group;
     Anywhere pod_groups::pool_status_request_is_answered_once;
     Anywhere pod_groups::incomplete_pool_keeps_its_request_without_answer;
+    RealCluster migrations::collector_of_storage_versions_writes_with_its_own_role;
 };
 
 /// All scenarios in the usual cluster.

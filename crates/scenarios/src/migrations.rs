@@ -284,11 +284,7 @@ pub(crate) async fn records_of_vanished_api_servers_are_removed(cluster: &TestCl
     let leases: Api<Lease> = cluster.api("kube-system");
     let server = |name: &str| format!("{namespace}-{name}");
     for name in ["one", "two", "three"] {
-        let labels = json!({"apiserver.kubernetes.io/identity": "kube-apiserver"});
-        // Far from expiry: the API server deletes expired ones.
-        let spec = json!({"holderIdentity": name, "leaseDurationSeconds": 36000, "renewTime": "2099-01-01T00:00:00.000000Z"});
-        let lease = json!({"metadata": {"name": server(name), "labels": labels}, "spec": spec});
-        cluster.create(&leases, lease).await?;
+        create_identity_lease(cluster, &server(name)).await?;
     }
     let name = format!("{namespace}.wishes");
     let record = |id: &str, version: &str| json!({"apiServerID": id, "encodingVersion": version, "decodableVersions": ["v1", "v2"]});
@@ -340,6 +336,68 @@ pub(crate) async fn records_of_vanished_api_servers_are_removed(cluster: &TestCl
     leases.delete(&server("two"), &DeleteParams::default()).await?;
     leases.delete(&server("three"), &DeleteParams::default()).await?;
     becomes(None).await
+}
+
+/// The role of the collector's service account exists only if the API server's gate is on, too.
+///
+/// Proves SVGC-3, SVGC-8.
+pub(crate) async fn collector_of_storage_versions_writes_with_its_own_role(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    const COLLECTOR: &str = "system:serviceaccount:kube-system:storage-version-garbage-collector";
+    let namespace = cluster.namespace("versions").await?;
+    let kind = GroupVersionKind::gvk("internal.apiserver.k8s.io", "v1alpha1", "StorageVersion");
+    let versions = cluster.dynamic(&ApiResource::from_gvk(&kind));
+    let alive = format!("{namespace}-alive");
+    create_identity_lease(cluster, &alive).await?;
+    let record = |id: &str| json!({"apiServerID": id, "encodingVersion": "v1", "decodableVersions": ["v1"]});
+    let (shared, left) = (format!("{namespace}.shared"), format!("{namespace}.left"));
+    for (name, records) in [(&shared, vec![record(&alive), record("gone")]), (&left, vec![record("gone")])] {
+        let object = json!({"apiVersion": "internal.apiserver.k8s.io/v1alpha1", "kind": "StorageVersion",
+            "metadata": {"name": name}, "spec": {}});
+        cluster.create(&versions, object).await?;
+        let status = json!({"status": {"storageVersions": records, "commonEncodingVersion": "v1"}});
+        versions.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await?;
+    }
+    let plane = cluster.real()?.plane();
+    let mark = plane.audit_mark()?;
+    let controllers = ["storageversion-garbage-collector-controller"];
+    let _manager = cluster.own_manager(&controllers, &["--feature-gates=StorageVersionAPI=true"]).await?;
+    let are_collected = async || {
+        let kept = versions.get(&shared).await?.data["status"]["storageVersions"].clone();
+        let is_collected =
+            kept.as_array().is_some_and(|kept| kept.len() == 1 && kept[0]["apiServerID"] == *alive);
+        Ok((is_collected && versions.get_opt(&left).await?.is_none()).then_some(()))
+    };
+    cluster.eventually("the records of the vanished API server are gone", are_collected).await?;
+    let requests = async || {
+        let entries = plane.audit_since(mark)?.into_iter().filter(|entry| entry.user == COLLECTOR);
+        let entries: Vec<_> = entries.collect();
+        let writes = entries.iter().filter(|entry| entry.is_write()).count();
+        Ok((writes >= 2).then_some(entries))
+    };
+    let requests = cluster.eventually("both writes are in the audit log", requests).await?;
+    let written = |verb: &str, name: &str, subresource: &str| {
+        requests.iter().any(|entry| {
+            let Some(object) = entry.object.as_ref().filter(|_| entry.code == 200) else { return false };
+            (&*entry.verb, &*object.name, &*object.subresource) == (verb, name, subresource)
+        })
+    };
+    let refused: Vec<_> = requests.iter().filter(|entry| entry.code == 403).map(|entry| &entry.uri).collect();
+    ensure!(refused.is_empty(), "refused: {refused:?}");
+    ensure!(written("update", &shared, "status") && written("delete", &left, ""), "{requests:?}");
+    cluster.checkpoint("the records are gone").await;
+    versions.delete(&shared, &DeleteParams::default()).await?;
+    cluster.api::<Lease>("kube-system").delete(&alive, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// Creates the Lease of an API server that does not exist. It is far from expiry: the API server deletes expired ones.
+async fn create_identity_lease(cluster: &TestCluster, name: &str) -> anyhow::Result<()> {
+    let labels = json!({"apiserver.kubernetes.io/identity": "kube-apiserver"});
+    let spec = json!({"holderIdentity": name, "leaseDurationSeconds": 36000, "renewTime": "2099-01-01T00:00:00.000000Z"});
+    let lease = json!({"metadata": {"name": name, "labels": labels}, "spec": spec});
+    cluster.create(&cluster.api::<Lease>("kube-system"), lease).await.map(drop)
 }
 
 /// Starts a second manager that runs only this controller, with its gates on.

@@ -1,13 +1,13 @@
 //! Autoscalers in a cluster with metrics: metrics-server and an adapter on a real control plane, stand-ins in the embedded
 //! cluster.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
-use kube::{Api, ResourceExt as _};
+use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::TestCluster;
@@ -90,6 +90,34 @@ impl<'w> ScalingFixture<'w> {
         self.cluster.eventually(&format!("{wanted} pods with a load of {load_milli}m"), settled).await
     }
 
+    /// Lets the adapter report a custom metric from now on. Its test provider takes values at paths like those at which they
+    /// are read.
+    async fn report(&self, described: &str, metric: &str, value: usize) -> anyhow::Result<()> {
+        let port = self.cluster.real()?.plane().metric_values_port().context("no metrics adapter runs")?;
+        let adapter = Client::try_from(Config::new(format!("http://127.0.0.1:{port}").parse()?))?;
+        let path = format!("/write-metrics/namespaces/{}/{described}/{metric}", self.namespace);
+        let request = http::Request::post(path).header(http::header::CONTENT_TYPE, "application/json");
+        let body = json!(value.to_string()).to_string().into_bytes();
+        adapter.request_text(request.body(body)?).await.with_context(|| format!("reporting {metric}"))?;
+        Ok(())
+    }
+
+    /// Divides a custom metric between the running pods, as soon as there are so many.
+    async fn pods_report(&self, metric: &str, total: usize, pods: usize) -> anyhow::Result<()> {
+        self.pods_become(pods, 0).await?;
+        let all: Api<Pod> = self.cluster.api(&self.namespace);
+        for pod in all.list(&ListParams::default().labels("app=web")).await? {
+            self.report(&format!("pods/{}", pod.name_any()), metric, total / pods).await?;
+        }
+        Ok(())
+    }
+
+    async fn patch_autoscaler(&self, spec: Value) -> anyhow::Result<()> {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        self.autoscalers.patch("web", &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
     async fn status(&self) -> anyhow::Result<Value> {
         Ok(serde_json::to_value(self.autoscalers.get("web").await?)?["status"].clone())
     }
@@ -147,6 +175,63 @@ pub(crate) async fn external_metric_scales_a_deployment(cluster: &TestCluster) -
     fixture.autoscaler(deployment_target(), 9, external_metric(), Value::Null).await?;
     let status = fixture.status_becomes(5, "DesiredWithinRange").await?;
     ensure!(status["currentMetrics"][0]["external"]["metric"]["name"] == EXTERNAL_METRIC, "{status}");
+    Ok(())
+}
+
+/// A custom metric of the pods themselves: new pods, which report nothing yet, do not need more pods.
+///
+/// Proves HPA-62, HPA-74.
+pub(crate) async fn custom_metric_of_pods_scales_a_deployment(cluster: &TestCluster) -> anyhow::Result<()> {
+    const METRIC: &str = "queued-requests";
+    let fixture = ScalingFixture::begin(cluster).await?;
+    fixture.deployment().await?;
+    fixture.pods_report(METRIC, 30, 1).await?;
+    let target = json!({"type": "AverageValue", "averageValue": "10"});
+    let queued = json!({"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": target}});
+    fixture.autoscaler(deployment_target(), 9, queued, Value::Null).await?;
+    fixture.status_becomes(3, "DesiredWithinRange").await?;
+    fixture.pods_report(METRIC, 60, 3).await?;
+    let status = fixture.status_becomes(6, "DesiredWithinRange").await?;
+    let current = &status["currentMetrics"][0]["pods"];
+    ensure!(current["metric"]["name"] == METRIC && current["current"]["averageValue"] == "20", "{status}");
+    Ok(())
+}
+
+/// Custom metrics of a Service, divided between the pods or not.
+///
+/// Proves HPA-64, HPA-66, HPA-75.
+pub(crate) async fn custom_metrics_of_objects_scale_a_deployment(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = ScalingFixture::begin(cluster).await?;
+    fixture.deployment().await?;
+    fixture.pods_become(1, 0).await?;
+    let service = json!({"metadata": {"name": "front"}, "spec": {"ports": [{"port": 80}]}});
+    cluster.create(&cluster.api::<Service>(&fixture.namespace), service).await?;
+    let metric = |metric: &str, target: Value| {
+        let described = json!({"apiVersion": "v1", "kind": "Service", "name": "front"});
+        json!({"type": "Object",
+            "object": {"describedObject": described, "metric": {"name": metric}, "target": target}})
+    };
+    let each_ten = json!({"type": "AverageValue", "averageValue": "10"});
+    fixture.report("services/front", "hits", 20).await?;
+    fixture.autoscaler(deployment_target(), 9, metric("hits", each_ten), Value::Null).await?;
+    fixture.status_becomes(2, "DesiredWithinRange").await?;
+    fixture.report("services/front", "hits", 35).await?;
+    let status = fixture.status_becomes(4, "DesiredWithinRange").await?;
+    let current = &status["currentMetrics"][0]["object"];
+    ensure!(
+        current["describedObject"]["name"] == "front" && current["current"]["averageValue"].is_string(),
+        "{status}"
+    );
+
+    // A value that the number of pods does not change asks for more at each step.
+    fixture.report("services/front", "load", 15).await?;
+    let all_ten = json!({"type": "Value", "value": "10"});
+    let load = metric("load", all_ten);
+    fixture.patch_autoscaler(json!({"maxReplicas": 5, "metrics": [load]})).await?;
+    let status = fixture.status_becomes(5, "TooManyReplicas").await?;
+    ensure!(status["currentMetrics"][0]["object"]["current"]["value"] == "15", "{status}");
     Ok(())
 }
 
