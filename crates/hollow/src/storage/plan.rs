@@ -66,8 +66,9 @@ impl Observed {
         let task = |operation, key: &Key| Task { operation, key: key.clone() };
         let provision = self.claims.values().filter(|claim| self.needs_volume(claim, driver));
         let provision = provision.map(|claim| task(DriverOperation::Provision, &claim.meta.key));
+        let attached = self.attached_volumes();
         let delete = self.volumes.values().filter(|volume| {
-            needs_deletion(volume, driver) && (is_kept(volume) || !self.is_attached(volume))
+            needs_deletion(volume, driver) && (is_kept(volume) || !attached.contains(&volume.meta.key.name))
         });
         let delete = delete.map(|volume| task(DriverOperation::Delete, &volume.meta.key));
         let growing =
@@ -99,13 +100,11 @@ impl Observed {
             && !self.volumes.contains_key(&volume_key(claim))
     }
 
-    /// Whether an attacher holds the volume: it has begun if its finalizer is there. Like external-provisioner, the driver
+    /// The volumes that an attacher holds: it has begun if its finalizer is there. Like external-provisioner, the driver
     /// deletes no such volume: without it the attach-detach controller of a new process could not tell what is attached.
-    fn is_attached(&self, volume: &PersistentVolume) -> bool {
-        self.attachments.values().any(|one| {
-            one.persistent_volume_name.as_ref() == Some(&volume.meta.key.name)
-                && (one.attached || !one.meta.finalizers.is_empty())
-        })
+    fn attached_volumes(&self) -> BTreeSet<&ArcStr> {
+        let held = self.attachments.values().filter(|one| one.attached || !one.meta.finalizers.is_empty());
+        held.filter_map(|one| one.persistent_volume_name.as_ref()).collect()
     }
 
     /// The volume of a claim that asks for more than it has.
