@@ -1,66 +1,19 @@
 //! Controllers of kinds behind feature gates that are broken on purpose, and the storms that catch them. Each runs in the
 //! place of the shipped one with its name.
 
+mod broken_storms;
+
 use std::sync::Arc;
 
-use keleustes_controllers::all_controllers;
+use broken_storms::{controller_of, expect_no_violation, expect_violation, play_with};
 use keleustes_objects::{Kind, PodGroup, ResourcePoolStatusRequest, StorageVersion};
-use keleustes_plan::{Controller, Grant, Loop, PatchKind, Plan, View, Write};
-use keleustes_sim::actions::{
-    Action, PodGroupChange, PoolChange, Schedule, StorageVersionChange, TimedAction, UserAction,
-};
-use keleustes_sim::storm::{Report, StormOptions, controller_options, play};
+use keleustes_plan::{Controller, PatchKind, Plan, View, Write};
+use keleustes_sim::actions::{PodGroupChange, PoolChange, StorageVersionChange, UserAction};
 use serde_json::{Value, json};
-
-const EVERYTHING: &[Grant] = &[Grant {
-    group: "*",
-    resource: "*",
-    verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
-}];
 
 const PROTECTION: &str = "podgroup-protection-controller";
 const COLLECTOR: &str = "storageversion-garbage-collector-controller";
 const POOLS: &str = "resourcepoolstatusrequest-controller";
-
-/// Runs a storm with a controller in the place of that with its name.
-fn play_with(actions: &[(u64, UserAction)], broken: fn() -> Controller) -> Report {
-    let timed = |(at_ms, action)| TimedAction { at_ms, action: Action::User(action) };
-    let actions: Vec<_> = actions.iter().cloned().map(timed).collect();
-    let schedule =
-        Schedule { seed: 11, managers: 1, nodes: 2, gated_kinds: true, actions, ..Schedule::default() };
-    let controllers = Arc::new(move || {
-        let broken = broken();
-        let mut controllers = all_controllers(&controller_options());
-        controllers.retain(|there| there.name != broken.name);
-        controllers.push(broken);
-        controllers
-    });
-    play(&schedule, &StormOptions { controllers, ..StormOptions::default() })
-}
-
-fn expect_violation(report: &Report, words: &str) {
-    assert!(report.violations.iter().any(|line| line.contains(words)), "{:#?}", report.violations);
-}
-
-/// The same storm with the shipped controllers holds.
-fn expect_no_violation(actions: &[(u64, UserAction)]) {
-    let report = play_with(actions, || Controller::new("idle-controller"));
-    assert!(report.violations.is_empty(), "{:#?}", report.violations);
-}
-
-/// A controller that decides about each object of a kind.
-fn controller_of<T: Kind>(
-    name: &'static str,
-    account: &'static str,
-    decide: fn(&View<'_>, &Arc<T>) -> Plan,
-) -> Controller {
-    let decide = move |view: &View<'_>, item: &keleustes_objects::Key| {
-        view.get::<T>(item).map_or_else(Plan::none, |object| decide(view, object))
-    };
-    let a_loop =
-        Loop::deciding(name, decide).enqueue_on::<T>(|change, _, queue| queue.add(change.latest().key()));
-    Controller::new(name).service_account(account).may_write(EVERYTHING).with_loop(a_loop)
-}
 
 fn patch<T: Kind>(object: &T, subresource: &'static str, mut body: Value) -> Plan {
     body["metadata"]["uid"] = json!(object.meta().uid);
@@ -79,14 +32,14 @@ fn hasty_protection() -> Controller {
         Some(_) => patch(&**group, "", json!({"metadata": {"finalizers": null}})),
         None => Plan::none(),
     };
-    controller_of(PROTECTION, PROTECTION, decide)
+    controller_of(PROTECTION, PROTECTION, |a_loop| a_loop, decide)
 }
 
 /// Removes the finalizers of every PodGroup.
 fn protection_of_nothing() -> Controller {
     let decide =
         |_: &View<'_>, group: &Arc<PodGroup>| patch(&**group, "", json!({"metadata": {"finalizers": null}}));
-    controller_of(PROTECTION, PROTECTION, decide)
+    controller_of(PROTECTION, PROTECTION, |a_loop| a_loop, decide)
 }
 
 #[test]
@@ -140,7 +93,7 @@ fn collector_of_the_living() -> Controller {
             "conditions": [condition]});
         patch(&**version, "status", json!({"status": status}))
     };
-    controller_of(COLLECTOR, "storage-version-garbage-collector", decide)
+    controller_of(COLLECTOR, "storage-version-garbage-collector", |a_loop| a_loop, decide)
 }
 
 /// Deletes every StorageVersion.
@@ -149,7 +102,7 @@ fn collector_of_everything() -> Controller {
         0 => Plan::none(),
         _ => Plan::of(Write::delete(&**version).because("broken on purpose")),
     };
-    controller_of(COLLECTOR, "storage-version-garbage-collector", decide)
+    controller_of(COLLECTOR, "storage-version-garbage-collector", |a_loop| a_loop, decide)
 }
 
 #[test]
@@ -194,7 +147,7 @@ fn answering<const GENERATION: u8, const DEVICES: u8, const TAINTED: u8>() -> Co
         }
         patch(&**request, "status", answer(GENERATION, DEVICES, TAINTED))
     };
-    controller_of(POOLS, POOLS, decide)
+    controller_of(POOLS, POOLS, |a_loop| a_loop, decide)
 }
 
 /// Deletes every request.
@@ -202,7 +155,7 @@ fn hasty_cleanup() -> Controller {
     let decide = |_: &View<'_>, request: &Arc<ResourcePoolStatusRequest>| {
         Plan::of(Write::delete(&**request).because("broken on purpose"))
     };
-    controller_of(POOLS, POOLS, decide)
+    controller_of(POOLS, POOLS, |a_loop| a_loop, decide)
 }
 
 #[test]
@@ -230,7 +183,7 @@ fn request_that_is_not_answered_or_deleted_at_its_time_is_noticed() {
             let delete = || Plan::of(Write::delete(&**request).because("its time to live is over"));
             if is_old { delete() } else { Plan::none() }
         };
-        controller_of(POOLS, POOLS, decide)
+        controller_of(POOLS, POOLS, |a_loop| a_loop, decide)
     };
     let words = "ResourcePoolStatusRequest /request-0 is not answered";
     expect_violation(&play_with(&actions, unanswered), words);

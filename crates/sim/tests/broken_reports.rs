@@ -1,67 +1,19 @@
 //! Controllers that only report something and do so wrongly on purpose, and the storms that catch them. Each runs in the
 //! place of the shipped one with its name.
 
+mod broken_storms;
+
 use std::sync::Arc;
 
-use keleustes_controllers::all_controllers;
-use keleustes_objects::{Key, Kind, PersistentVolumeClaim, Pod, PodParts, ValidatingAdmissionPolicy};
-use keleustes_plan::{Controller, Grant, InvolvedObject, Loop, PatchKind, Plan, PlannedEvent, View, Write};
-use keleustes_sim::actions::{
-    Action, LabelledPodChange, PolicyChange, Schedule, StorageChange, StorageKind, TimedAction, UserAction,
-};
-use keleustes_sim::storm::{Report, StormOptions, controller_options, play};
+use broken_storms::{EVERYTHING, controller_of, expect_no_violation, expect_violation, play_with};
+use keleustes_objects::{Key, PersistentVolumeClaim, Pod, PodParts, ValidatingAdmissionPolicy};
+use keleustes_plan::{Controller, InvolvedObject, Loop, PatchKind, Plan, PlannedEvent, View, Write};
+use keleustes_sim::actions::{LabelledPodChange, PolicyChange, StorageChange, StorageKind, UserAction};
 use serde_json::json;
-
-const EVERYTHING: &[Grant] = &[Grant {
-    group: "*",
-    resource: "*",
-    verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
-}];
 
 const POLICIES: &str = "validatingadmissionpolicy-status-controller";
 const SELINUX: &str = "selinux-warning-controller";
 const EXPANDER: &str = "persistentvolume-expander-controller";
-
-/// Runs a storm with a controller in the place of that with its name.
-fn play_with(actions: &[(u64, UserAction)], broken: fn() -> Controller) -> Report {
-    let timed = |(at_ms, action)| TimedAction { at_ms, action: Action::User(action) };
-    let actions: Vec<_> = actions.iter().cloned().map(timed).collect();
-    let storage =
-        actions.iter().any(|timed| matches!(timed.action, Action::User(UserAction::ChangeStorage(..))));
-    let schedule = Schedule { seed: 11, managers: 1, nodes: 2, storage, actions, ..Schedule::default() };
-    let controllers = Arc::new(move || {
-        let broken = broken();
-        let mut controllers = all_controllers(&controller_options());
-        controllers.retain(|there| there.name != broken.name);
-        controllers.push(broken);
-        controllers
-    });
-    play(&schedule, &StormOptions { controllers, ..StormOptions::default() })
-}
-
-fn expect_violation(report: &Report, words: &str) {
-    assert!(report.violations.iter().any(|line| line.contains(words)), "{:#?}", report.violations);
-}
-
-/// The same storm with the shipped controllers holds.
-fn expect_no_violation(actions: &[(u64, UserAction)]) {
-    let report = play_with(actions, || Controller::new("idle-controller"));
-    assert!(report.violations.is_empty(), "{:#?}", report.violations);
-}
-
-/// A controller that decides about each object of a kind.
-fn controller_of<T: Kind>(
-    name: &'static str,
-    account: &'static str,
-    decide: fn(&View<'_>, &Arc<T>) -> Plan,
-) -> Controller {
-    let decide = move |view: &View<'_>, item: &Key| {
-        view.get::<T>(item).map_or_else(Plan::none, |object| decide(view, object))
-    };
-    let a_loop =
-        Loop::deciding(name, decide).enqueue_on::<T>(|change, _, queue| queue.add(change.latest().key()));
-    Controller::new(name).service_account(account).may_write(EVERYTHING).with_loop(a_loop)
-}
 
 fn policies(changes: &[(u64, PolicyChange)]) -> Vec<(u64, UserAction)> {
     let action = |change| UserAction::ChangePolicy("oar".to_owned(), change);
@@ -79,7 +31,7 @@ fn checker_without_warnings() -> Controller {
         let write = Write::patch(&**policy, PatchKind::Merge, status).on_subresource("status");
         Plan::of(write.because("broken on purpose"))
     };
-    controller_of(POLICIES, POLICIES, decide)
+    controller_of(POLICIES, POLICIES, |a_loop| a_loop, decide)
 }
 
 /// Writes the status of every policy whenever the policy changes.
@@ -90,7 +42,7 @@ fn checker_of_every_change() -> Controller {
         let write = Write::patch(&**policy, PatchKind::Merge, status).on_subresource("status");
         Plan::of(write.because("broken on purpose"))
     };
-    controller_of(POLICIES, POLICIES, decide)
+    controller_of(POLICIES, POLICIES, |a_loop| a_loop, decide)
 }
 
 #[test]
@@ -160,7 +112,7 @@ fn reporter_of_every_claim() -> Controller {
         plan.record(PlannedEvent::normal(InvolvedObject::of(&**claim), "ExternalExpanding", message));
         plan
     };
-    controller_of(EXPANDER, "expand-controller", decide).event_component("volume_expand")
+    controller_of(EXPANDER, "expand-controller", |a_loop| a_loop, decide).event_component("volume_expand")
 }
 
 /// Expands the volume of every claim by itself.
@@ -171,7 +123,7 @@ fn hasty_expander() -> Controller {
         let write = Write::patch(&**claim, PatchKind::Merge, capacity).on_subresource("status");
         Plan::of(write.because("broken on purpose"))
     };
-    controller_of(EXPANDER, "expand-controller", decide)
+    controller_of(EXPANDER, "expand-controller", |a_loop| a_loop, decide)
 }
 
 #[test]

@@ -1,72 +1,25 @@
 //! Controllers of volumes, devices and migrations that are broken on purpose, and the storms that catch them. Each runs
 //! beside the shipped ones, or in the place of the one with its name.
 
+mod broken_storms;
+
 use std::sync::Arc;
 
-use keleustes_controllers::{all_controllers, persistentvolume_binder, resourceclaim};
+use broken_storms::{EVERYTHING, controller_of, expect_no_violation, expect_violation, play_with};
+use keleustes_controllers::{persistentvolume_binder, resourceclaim};
 use keleustes_objects::{
     DeviceTaintRule, Key, Kind, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceClaim,
     StorageVersionMigration, VolumeAttachment, VolumeAttributesClass,
 };
 use keleustes_plan::{
-    AnyReconciler, BoxFuture, Context, Controller, Grant, Item, Loop, PatchKind, Plan, ReconcileError,
-    Requeue, View, Write,
+    AnyReconciler, BoxFuture, Context, Controller, Item, Loop, PatchKind, Plan, ReconcileError, Requeue,
+    View, Write,
 };
 use keleustes_sim::actions::{
-    Action, DeviceChange, ReclaimPolicy, Schedule, StorageChange, StorageKind, TimedAction, UserAction,
-    VolumeChange,
+    DeviceChange, ReclaimPolicy, StorageChange, StorageKind, UserAction, VolumeChange,
 };
-use keleustes_sim::storm::{Report, StormOptions, controller_options, play};
+use keleustes_sim::storm::controller_options;
 use serde_json::{Value, json};
-
-const EVERYTHING: &[Grant] = &[Grant {
-    group: "*",
-    resource: "*",
-    verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
-}];
-
-/// Runs a storm with one more controller, or one in the place of that with its name.
-fn play_with(actions: &[(u64, UserAction)], broken: fn() -> Controller) -> Report {
-    let actions = actions.iter().cloned();
-    let timed = |(at_ms, action)| TimedAction { at_ms, action: Action::User(action) };
-    let actions: Vec<_> = actions.map(timed).collect();
-    let storage =
-        actions.iter().any(|timed| matches!(timed.action, Action::User(UserAction::ChangeStorage(..))));
-    let schedule = Schedule { seed: 11, managers: 1, nodes: 2, storage, actions, ..Schedule::default() };
-    let controllers = Arc::new(move || {
-        let broken = broken();
-        let mut controllers = all_controllers(&controller_options());
-        controllers.retain(|there| there.name != broken.name);
-        controllers.push(broken);
-        controllers
-    });
-    play(&schedule, &StormOptions { controllers, ..StormOptions::default() })
-}
-
-fn expect_violation(report: &Report, words: &str) {
-    assert!(report.violations.iter().any(|line| line.contains(words)), "{:#?}", report.violations);
-}
-
-/// The same storm with the shipped controllers holds.
-fn expect_no_violation(actions: &[(u64, UserAction)]) {
-    let report = play_with(actions, || Controller::new("idle-controller"));
-    assert!(report.violations.is_empty(), "{:#?}", report.violations);
-}
-
-/// A controller that decides about each object of a kind.
-fn controller_of<T: Kind>(
-    name: &'static str,
-    account: &'static str,
-    extend: fn(Loop) -> Loop,
-    decide: fn(&View<'_>, &Arc<T>) -> Plan,
-) -> Controller {
-    let decide = move |view: &View<'_>, item: &Key| {
-        view.get::<T>(item).map_or_else(Plan::none, |object| decide(view, object))
-    };
-    let a_loop =
-        Loop::deciding(name, decide).enqueue_on::<T>(|change, _, queue| queue.add(change.latest().key()));
-    Controller::new(name).service_account(account).may_write(EVERYTHING).with_loop(extend(a_loop))
-}
 
 fn patch<T: Kind>(object: &T, subresource: &'static str, mut body: Value) -> Write {
     body["metadata"]["uid"] = json!(object.meta().uid);
