@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, PAD};
 use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -189,25 +191,43 @@ const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
 const DASHES: &[u8] = b"-----";
 
+/// Go does not check the bits after the last byte.
+const PEM_BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD, PAD.with_decode_allow_trailing_bits(true));
+
 /// The content of the first well-formed PEM block, whatever its type. Parity: Go's `pem.Decode`.
+///
+/// A block begins at the last BEGIN before an END, so a line belongs to one block at most and the time is linear.
 fn first_pem_block(pem: &[u8]) -> Option<Vec<u8>> {
     let lines: Vec<&[u8]> = pem.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).collect();
-    (0..lines.len()).find_map(|at| pem_block(&lines[at..]))
+    let mut begin = None;
+    for (at, line) in lines.iter().enumerate() {
+        if line.starts_with(BEGIN) {
+            begin = Some(at);
+        } else if line.starts_with(END)
+            && let Some(block) = begin.take().and_then(|begin| pem_block(&lines[begin..=at]))
+        {
+            return Some(block);
+        }
+    }
+    None
 }
 
-/// The content of the PEM block that begins at the first line.
+/// The content of the PEM block of these lines, from BEGIN to END.
 fn pem_block(lines: &[&[u8]]) -> Option<Vec<u8>> {
-    let (begin, body) = lines.split_first()?;
+    let [begin, body @ .., end] = lines else { return None };
     let kind = begin.strip_prefix(BEGIN)?.strip_suffix(DASHES)?;
-    let headers = body.iter().take_while(|line| line.contains(&b':')).count();
-    let body = &body[headers..];
-    let end = body.iter().position(|line| line.starts_with(END))?;
-    if body[end].strip_prefix(END)?.strip_suffix(DASHES)? != kind {
+    if end.strip_prefix(END)?.strip_suffix(DASHES)? != kind {
         return None;
     }
-    let base64 = body[..end].iter().flat_map(|line| line.iter());
+    let headers = body.iter().take_while(|line| line.contains(&b':')).count();
+    let body = &body[headers..];
+    // Go wants a line between headers and END, which may be empty.
+    if headers > 0 && body.is_empty() {
+        return None;
+    }
+    let base64 = body.iter().flat_map(|line| line.iter());
     let base64: Vec<u8> = base64.copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    BASE64_STANDARD.decode(base64).ok()
+    PEM_BASE64.decode(base64).ok()
 }
 
 #[cfg(test)]
@@ -243,6 +263,39 @@ mod tests {
         assert!(request("no PEM at all").is_issued);
         assert_eq!(expires(""), None);
         assert!(!request("").is_issued);
+    }
+
+    /// Proves CSRC-18.
+    #[test]
+    fn pem_is_read_like_in_go() {
+        let expired = expires(EXPIRED);
+        assert!(expired.is_some());
+        for (what, certificate) in [
+            ("headers", EXPIRED.replacen("-----\n", "-----\nProc-Type: 4\nA: b\n\n", 1)),
+            ("headers without an empty line", EXPIRED.replacen("-----\n", "-----\nA: b\n", 1)),
+            ("a block of headers only", format!("-----BEGIN X-----\nA: b\n-----END X-----\n{EXPIRED}")),
+            ("a BEGIN without END", format!("-----BEGIN X-----\naGVsbG8=\n{EXPIRED}")),
+            ("an END without BEGIN", format!("-----END X-----\n-----END CERTIFICATE-----\n{EXPIRED}")),
+            ("another type at the END", format!("-----BEGIN X-----\n-----END Y-----\n{EXPIRED}")),
+            ("text after the block", format!("{EXPIRED}text\n")),
+            ("other line ends", EXPIRED.replace('\n', " \r\n")),
+            ("trailing bits", EXPIRED.replace("7Lc=\n", "7Ld=\n")),
+        ] {
+            assert_ne!(certificate, EXPIRED, "{what}");
+            assert_eq!(expires(&certificate), expired, "{what}");
+        }
+        assert_eq!(expires(&EXPIRED.replace("=\n", "=\n-----END CERTIFICATE----- text\n")), None);
+    }
+
+    /// A quadratic search would take minutes.
+    #[test]
+    fn pem_is_read_in_linear_time() {
+        let expired = expires(EXPIRED);
+        assert!(expired.is_some());
+        let (begin, end) = ("-----BEGIN CERTIFICATE-----\n", "-----END X-----\n");
+        for before in [begin, end, "-----BEGIN X-----\n!\n-----END X-----\n"] {
+            assert_eq!(expires(&(before.repeat(50_000) + EXPIRED)), expired, "{before}");
+        }
     }
 
     /// Proves CSRC-49.
