@@ -21,6 +21,11 @@ const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 /// The subject attribute with the user's UID.
 const UID_OBJECT_ID: &str = "1.3.6.1.4.1.57683.2";
 
+/// webpki's search grows with the power of their number: four are at most 64 steps.
+const INTERMEDIATES_MAX: usize = 4;
+/// The size of all intermediates of a chain. Each step of the search parses them again.
+const INTERMEDIATES_BYTES_MAX: usize = 32 << 10;
+
 /// The CAs in use.
 #[derive(Clone, Default)]
 pub(super) struct Trust {
@@ -40,12 +45,15 @@ pub(super) struct Authority {
     roots: Vec<Root>,
 }
 
-/// One CA of a bundle. Each has a verifier of its own, because rustls forgets the validity of a trust anchor.
+/// One CA of a bundle. Each has a verifier of its own, because rustls forgets the validity and the path length of
+/// a trust anchor.
 #[derive(Clone)]
 struct Root {
     verifier: Arc<dyn ClientCertVerifier>,
     /// Seconds since the epoch.
     valid: RangeInclusive<i64>,
+    /// How many intermediates may be between this CA and a client certificate.
+    path_length: usize,
 }
 
 /// Front proxies and their request headers.
@@ -81,7 +89,7 @@ impl Trust {
 }
 
 impl Authority {
-    /// Parses a PEM bundle of CAs. A certificate that may not sign others is no CA; it is ignored, like in the
+    /// Parses a PEM bundle of CAs. A certificate that may not issue client certificates is ignored, like in the
     /// original, where it never verifies anything.
     pub(super) fn new(pem: &[u8]) -> Result<Self, String> {
         let (mut subjects, mut roots) = (Vec::new(), Vec::new());
@@ -91,7 +99,7 @@ impl Authority {
                     roots.push(root);
                     subjects.extend(subject);
                 }
-                None => tracing::warn!("ignoring a certificate in a CA bundle that is not a CA certificate"),
+                None => tracing::warn!("ignoring a certificate in a CA bundle that cannot verify clients"),
             }
         }
         Ok(Self { pem: pem.to_owned(), subjects, roots })
@@ -105,9 +113,12 @@ impl Authority {
         let [leaf, intermediates @ ..] = chain else {
             return Err("no certificate".to_owned());
         };
+        let intermediates = signers(intermediates)?;
         let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         let mut failure = None;
         for root in self.roots.iter().filter(|root| root.valid.contains(&seconds)) {
+            // Clients send a chain in order, so the path to this CA is at its beginning.
+            let intermediates = &intermediates[..intermediates.len().min(root.path_length)];
             match root.verifier.verify_client_cert(leaf, intermediates, now) {
                 Ok(_) => return Ok(()),
                 // The issuer's own verdict says more than that the others are not the issuer.
@@ -135,22 +146,24 @@ impl Authority {
 }
 
 impl Root {
-    /// The CA and its subject; `None` if the certificate may not sign others.
+    /// The CA and its subject; `None` if the certificate may not issue client certificates.
     ///
-    /// Parity: Go's `CheckSignatureFrom`.
+    /// Parity: Go's `CheckSignatureFrom`, and `checkChainForKeyUsage`, which checks the root, too.
     fn new(certificate: CertificateDer<'static>) -> Result<Option<(Self, Vec<DistinguishedName>)>, String> {
         let invalid = |error: String| format!("holds an invalid CA certificate: {error}");
         let parsed = parse(&certificate).map_err(invalid)?;
         let constraints = parsed.basic_constraints().map_err(|error| invalid(error.to_string()))?;
-        let key_usage = parsed.key_usage().map_err(|error| invalid(error.to_string()))?;
-        let is_ca = match constraints {
-            Some(constraints) => constraints.value.ca,
+        let purposes = parsed.extended_key_usage().map_err(|error| invalid(error.to_string()))?;
+        let (is_ca, path_length) = match constraints {
+            Some(constraints) => (constraints.value.ca, constraints.value.path_len_constraint),
             // Certificates before version 3 have no extensions.
-            None => parsed.version() != X509Version::V3,
+            None => (parsed.version() != X509Version::V3, None),
         };
-        if !is_ca || key_usage.is_some_and(|usage| !usage.value.key_cert_sign()) {
+        let is_for_clients = purposes.is_none_or(|purposes| purposes.value.any || purposes.value.client_auth);
+        if !is_ca || !is_for_clients || !may_sign(&parsed).map_err(invalid)? {
             return Ok(None);
         }
+        let path_length = path_length.and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
         let validity = parsed.validity();
         let valid = validity.not_before.timestamp()..=validity.not_after.timestamp();
         let mut store = RootCertStore::empty();
@@ -160,7 +173,7 @@ impl Root {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider)
             .build()
             .map_err(|error| format!("cannot be used: {error}"))?;
-        Ok(Some((Self { verifier, valid }, subjects)))
+        Ok(Some((Self { verifier, valid, path_length }, subjects)))
     }
 }
 
@@ -238,6 +251,28 @@ fn text(value: &http::HeaderValue) -> String {
 
 fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, String> {
     X509Certificate::from_der(certificate).map(|(_, leaf)| leaf).map_err(|error| error.to_string())
+}
+
+/// The intermediates of a chain that may sign others, because webpki ignores their key usage. An error if their
+/// number or size would make the search slow.
+fn signers<'a>(intermediates: &[CertificateDer<'a>]) -> Result<Vec<CertificateDer<'a>>, String> {
+    if intermediates.len() > INTERMEDIATES_MAX {
+        return Err(format!("more than {INTERMEDIATES_MAX} intermediate certificates"));
+    }
+    let bytes: usize = intermediates.iter().map(|certificate| certificate.len()).sum();
+    if bytes > INTERMEDIATES_BYTES_MAX {
+        return Err(format!("more than {INTERMEDIATES_BYTES_MAX} bytes of intermediate certificates"));
+    }
+    let signers = intermediates
+        .iter()
+        .filter(|certificate| parse(certificate).and_then(|parsed| may_sign(&parsed)) == Ok(true));
+    Ok(signers.cloned().collect())
+}
+
+/// Whether the key usage of a certificate, if it has one, includes signing others.
+fn may_sign(certificate: &X509Certificate<'_>) -> Result<bool, String> {
+    let usage = certificate.key_usage().map_err(|error| error.to_string())?;
+    Ok(usage.is_none_or(|usage| usage.value.key_cert_sign()))
 }
 
 /// The remaining validity of a certificate in seconds.

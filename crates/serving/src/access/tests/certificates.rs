@@ -22,6 +22,19 @@ async fn user(
     access.0.authenticate(&headers_map, certificates).await.ok()
 }
 
+/// A client certificate of the first CA, followed by the certificates of all these CAs.
+fn chain_of(issuers: &[&Ca]) -> Vec<CertificateDer<'static>> {
+    let mut chain = issuers[0].client("jane", &[]);
+    chain.extend(issuers.iter().map(|ca| ca.0.der().clone()));
+    chain
+}
+
+/// Whether a client authenticates by this chain where the root is the client CA.
+fn is_accepted(root: &Ca, issuers: &[&Ca]) -> bool {
+    let authority = Authority::new(root.pem().as_bytes()).unwrap();
+    authority.verify_at(&chain_of(issuers), UnixTime::now()).is_ok()
+}
+
 /// Proves SRV-62, SRV-67.
 #[tokio::test]
 async fn client_ca_certificates_authenticate_users() {
@@ -76,6 +89,85 @@ async fn certificates_of_expired_and_non_ca_issuers_authenticate_no_client() {
     }
     let jane = user(&access, &headers, &proxies.client("front-proxy-client", &[])).await.unwrap();
     assert_eq!(jane.name, "jane");
+}
+
+/// Go checks the extended key usage of the root, too.
+#[test]
+fn root_for_other_purposes_authenticates_no_client() {
+    use rcgen::ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
+    for (purposes, accepted) in [
+        (vec![], true),
+        (vec![ServerAuth], false),
+        (vec![ServerAuth, ClientAuth], true),
+        (vec![ServerAuth, Any], true),
+    ] {
+        let root = Ca::with("root", |params| params.extended_key_usages = purposes.clone());
+        let intermediate = root.intermediate("intermediate", |_| {});
+        assert_eq!(is_accepted(&root, &[&root]), accepted, "{purposes:?}");
+        assert_eq!(is_accepted(&root, &[&intermediate]), accepted, "{purposes:?} with an intermediate");
+    }
+}
+
+#[test]
+fn path_length_of_a_root_limits_the_intermediates() {
+    let root = |length: u8| {
+        Ca::with("root", |params| params.is_ca = IsCa::Ca(BasicConstraints::Constrained(length)))
+    };
+    let (zero, one) = (root(0), root(1));
+    let below_zero = zero.intermediate("below zero", |_| {});
+    assert!(is_accepted(&zero, &[&zero]), "the root itself is no intermediate");
+    assert!(!is_accepted(&zero, &[&below_zero]));
+    let upper = one.intermediate("upper", |_| {});
+    let lower = upper.intermediate("lower", |_| {});
+    assert!(is_accepted(&one, &[&upper]));
+    assert!(is_accepted(&one, &[&upper, &one]), "the root itself is no intermediate");
+    assert!(!is_accepted(&one, &[&lower, &upper]));
+    assert!(!is_accepted(&one, &[&lower, &upper, &one]));
+}
+
+#[test]
+fn intermediate_that_may_not_sign_is_ignored() {
+    use rcgen::KeyUsagePurpose::{CrlSign, DigitalSignature, KeyCertSign};
+    let root = Ca::new("root");
+    for (usages, accepted) in [
+        (vec![], true),
+        (vec![KeyCertSign, CrlSign], true),
+        (vec![DigitalSignature], false),
+        (vec![CrlSign], false),
+    ] {
+        let intermediate = root.intermediate("intermediate", |params| params.key_usages = usages.clone());
+        assert_eq!(is_accepted(&root, &[&intermediate]), accepted, "{usages:?}");
+        assert_eq!(is_accepted(&root, &[&intermediate, &root]), accepted, "{usages:?} with the root");
+    }
+}
+
+/// webpki tries intermediates in every order, so a crafted chain would keep the thread of the port busy.
+#[test]
+fn chain_with_many_intermediates_is_refused_without_a_search() {
+    let mut issuers = vec![Ca::new("root")];
+    for depth in 1..=5 {
+        let next = issuers[depth - 1].intermediate(&format!("ca {depth}"), |_| {});
+        issuers.push(next);
+    }
+    let authority = Authority::new(issuers[0].pem().as_bytes()).unwrap();
+    let verify = |issuers: &[&Ca]| authority.verify_at(&chain_of(issuers), UnixTime::now());
+    let path = |length: usize| issuers[1..=length].iter().rev().collect::<Vec<_>>();
+    for length in 1..=4 {
+        assert_eq!(verify(&path(length)), Ok(()), "{length} intermediates");
+    }
+    let refusal = Err("more than 4 intermediate certificates".to_owned());
+    assert_eq!(verify(&path(5)), refusal);
+
+    // By their names, each of these could have issued each other one.
+    let same: Vec<_> = (0..40).map(|_| Ca::new("same")).collect();
+    assert_eq!(verify(&same.iter().collect::<Vec<_>>()), refusal);
+    let few = verify(&same[..4].iter().collect::<Vec<_>>()).unwrap_err();
+    assert!(few.contains("unknown authority"), "{few}");
+
+    let mut chain = chain_of(&path(1));
+    chain.push(CertificateDer::from(vec![0_u8; 32 << 10]));
+    let large = Err("more than 32768 bytes of intermediate certificates".to_owned());
+    assert_eq!(authority.verify_at(&chain, UnixTime::now()), large);
 }
 
 #[tokio::test]

@@ -169,11 +169,23 @@ impl Ca {
     }
 
     fn with(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
+        let mut params = Self::params(name);
+        change(&mut params);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// An intermediate CA, issued by this one.
+    fn intermediate(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
+        let mut params = Self::params(name);
+        change(&mut params);
+        Self(CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), &self.0).unwrap())
+    }
+
+    fn params(name: &str) -> CertificateParams {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
-        change(&mut params);
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+        params
     }
 
     fn pem(&self) -> String {
