@@ -1,7 +1,7 @@
 //! Log messages. A separate test binary, because a process has one log.
 #![allow(clippy::unwrap_used, reason = "in a test, a failed assumption is a failed test")]
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
@@ -76,10 +76,8 @@ async fn without_kubeconfigs_disabled_authentication_is_logged() {
     }
 }
 
-/// Proves SRV-3, SRV-95.
-#[tokio::test]
-async fn serving_and_requests_are_logged() {
-    let log = log();
+/// Starts a server and requests this page with a token; returns the server's address and the response.
+async fn serve_and_get(page: &str) -> (SocketAddr, String) {
     let directory = tempfile::tempdir().unwrap();
     let options = ServingOptions {
         bind_address: [127, 0, 0, 1].into(),
@@ -101,18 +99,43 @@ async fn serving_and_requests_are_logged() {
     let stream = TcpStream::connect(address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
-    let request = "GET /metrics?a=b HTTP/1.1\r\nHost: localhost\r\nUser-Agent: oar\r\n\
-                   Authorization: Bearer hunter2\r\nConnection: close\r\n\r\n";
+    let request = format!(
+        "GET {page} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: oar\r\n\
+         Authorization: Bearer hunter2\r\nConnection: close\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer).await;
-    assert!(answer.starts_with(b"HTTP/1.1 403 "), "without a kubeconfig a token is ignored");
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response).await;
+    (address, String::from_utf8(response).unwrap())
+}
+
+/// Proves SRV-3, SRV-95.
+#[tokio::test]
+async fn serving_and_requests_are_logged() {
+    let log = log();
+    let (address, response) = serve_and_get("/metrics?a=b").await;
+    assert!(response.starts_with("HTTP/1.1 403 "), "without a kubeconfig a token is ignored");
 
     let text = log.text();
     assert!(text.contains(&format!("Serving securely on {address}")), "{text}");
-    let line = text.lines().find(|line| line.contains("HTTP verb=GET")).unwrap_or_default();
-    for words in ["uri=/metrics?a=b", "latency=", "user_agent=\"oar\"", "status=403"] {
-        assert!(line.contains(words), "{words} is not in {line}");
+    let line = text.lines().find(|line| line.contains("HTTP verb=GET uri=/metrics?a=b ")).unwrap_or_default();
+    for words in ["latency=", "user_agent=\"oar\"", "status=403"] {
+        assert!(line.contains(words), "{words} is not in\n{text}");
     }
     assert!(!text.contains("hunter2"), "tokens are never logged");
+}
+
+/// Proves SRV-26. Anonymous clients choose the names, so they are not text for the log.
+#[tokio::test]
+async fn names_of_excluded_health_checks_are_not_logged() {
+    let log = log();
+    // The log quotes the encoded URI of a request, so the decoded name can only come from the check.
+    let (_, response) = serve_and_get("/healthz?verbose&exclude=rowing%2Fboat").await;
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+    let warning = "warn: some health checks cannot be excluded: no matches for \"rowing/boat\"";
+    assert!(response.contains(warning), "{response}");
+
+    let text = log.text();
+    assert!(text.contains("uri=/healthz?verbose&exclude=rowing%2Fboat "), "{text}");
+    assert!(!text.contains("rowing/boat"), "{text}");
 }
