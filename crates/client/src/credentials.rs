@@ -363,15 +363,17 @@ impl TokenSource for ServiceAccountTokens {
 }
 
 /// The failure of a request for a token as that of the request which needs the token and is not sent. What the API server
-/// says about the token request is no verdict on the other: an object is not absent because its reader's account is.
+/// says about the token request is no verdict on the other: an object is not absent because its reader's account is. So it
+/// has no code, which only responses have.
 fn without_verdict(failure: ApiError) -> ApiError {
-    match failure.reason {
+    let reason = match failure.reason {
         ErrorReason::TooManyRequests
         | ErrorReason::Unavailable
         | ErrorReason::ConnectionRefused
-        | ErrorReason::ConnectionLost => failure,
-        _ => ApiError { reason: ErrorReason::Unauthorized, code: 401, ..failure },
-    }
+        | ErrorReason::ConnectionLost => failure.reason,
+        _ => ErrorReason::Unauthorized,
+    };
+    ApiError { reason, code: 0, ..failure }
 }
 
 #[cfg(test)]
@@ -520,7 +522,7 @@ mod tests {
             let client = cluster.factory.for_controller("job-controller");
             cluster.faults.add(FaultRule::new(InjectedFault::status(code, reason, "no")).target("/token"));
             let failure = read(&client).await.unwrap_err();
-            assert_eq!((failure.reason, failure.code), (ErrorReason::Unauthorized, 401), "{reason}");
+            assert_eq!((failure.reason, failure.code), (ErrorReason::Unauthorized, 0), "{reason}");
             assert_eq!(failure.message, "failed to get token for kube-system/job-controller: no");
             assert!(!failure.may_have_taken_effect(), "{reason}");
         }

@@ -72,11 +72,15 @@ impl ErrorReason {
 
 impl ApiError {
     /// Whether a write that failed like this may have taken effect: there was no response, or one of a server that
-    /// gave up.
+    /// gave up. A write that needs credentials which are refused to it is not sent.
     #[must_use]
     pub fn may_have_taken_effect(&self) -> bool {
         let is_refused = (400..500).contains(&self.code) && self.code != 408;
-        !is_refused && self.reason != ErrorReason::ConnectionRefused
+        let is_unsent = matches!(
+            self.reason,
+            ErrorReason::ConnectionRefused | ErrorReason::Unauthorized | ErrorReason::TooManyRequests
+        );
+        !is_refused && !is_unsent
     }
 
     /// An error without an HTTP status.
@@ -169,6 +173,8 @@ mod tests {
         }
         for (reason, expected) in [
             (ErrorReason::ConnectionRefused, false),
+            (ErrorReason::Unauthorized, false),
+            (ErrorReason::TooManyRequests, false),
             (ErrorReason::ConnectionLost, true),
             (ErrorReason::UnreadableResponse, true),
             (ErrorReason::Other, true),

@@ -30,11 +30,12 @@ pub(super) fn with_certificate_reload(config: &TransportConfig) -> Result<Transp
         user.client_key.as_ref().filter(|_| user.client_key_data.is_none()),
     ];
     let files: Vec<_> = files.into_iter().flatten().map(PathBuf::from).collect();
+    // Before the transport reads them: a pair that is replaced in between is loaded at the next check.
+    let contents = read_files(&files);
     let transport = config.open()?;
     if files.is_empty() {
         return Ok(transport);
     }
-    let contents = read_files(&files);
     let current = Mutex::new(Current { transport, contents, read_at: Instant::now() });
     Ok(Transport::new(ReloadingTransport(Arc::new(Shared { config: config.clone(), files, current }))))
 }

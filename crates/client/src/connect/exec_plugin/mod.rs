@@ -53,6 +53,12 @@ struct CurrentCredentials {
     sequence: u64,
 }
 
+/// The credentials, unless they have expired.
+fn valid(current: Option<&CurrentCredentials>) -> Option<CurrentCredentials> {
+    let is_valid = |end: Timestamp| Timestamp::now() <= end;
+    current.filter(|credentials| credentials.expires_at.is_none_or(is_valid)).cloned()
+}
+
 impl ExecTransport {
     pub(super) fn new(exec: &ExecConfig, config: TransportConfig, origin: &str) -> Self {
         let origin = origin.to_owned();
@@ -69,20 +75,38 @@ impl ExecTransport {
     }
 }
 
+/// Runs a call of the plugin to its end, also if the request that needs it is given up: a renewal of the Lease waits for a
+/// few seconds only, and would start a slow plugin again and again.
+async fn to_the_end<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(call).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The async runtime is shutting down.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
 impl Shared {
-    async fn current(&self) -> Result<CurrentCredentials, PluginError> {
-        let mut current = self.current.lock().await;
-        match &*current {
-            Some(credentials) if credentials.expires_at.is_none_or(|end| Timestamp::now() <= end) => {
-                Ok(credentials.clone())
-            }
-            _ => self.renew(&mut current).await,
+    async fn current(self: &Arc<Self>) -> Result<CurrentCredentials, PluginError> {
+        if let Some(credentials) = valid(self.current.lock().await.as_ref()) {
+            return Ok(credentials);
         }
+        let shared = Arc::clone(self);
+        to_the_end(async move {
+            let mut current = shared.current.lock().await;
+            match valid(current.as_ref()) {
+                Some(credentials) => Ok(credentials),
+                None => shared.renew(&mut current).await,
+            }
+        })
+        .await
     }
 
     /// Renews credentials that the server refused, unless another request already did. The old ones stay in
     /// use if the plugin fails: the server may be at fault.
-    async fn replace_refused(&self, sequence: u64) {
+    async fn replace_refused(self: Arc<Self>, sequence: u64) {
         let mut current = self.current.lock().await;
         if current.as_ref().is_some_and(|credentials| credentials.sequence == sequence)
             && let Err(error) = self.renew(&mut current).await
@@ -146,7 +170,7 @@ impl Service<Request<Body>> for ExecTransport {
             }
             let response = current.transport.oneshot(request).await?;
             if response.status() == StatusCode::UNAUTHORIZED {
-                shared.replace_refused(current.sequence).await;
+                to_the_end(shared.replace_refused(current.sequence)).await;
             }
             Ok(response)
         })
