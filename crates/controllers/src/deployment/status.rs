@@ -24,12 +24,15 @@ const PAUSED: &str = "DeploymentPaused";
 pub(super) struct StatusDraft {
     pub(super) status: DeploymentStatus,
     revision: Option<String>,
+    /// Whether this reconcile has created the new ReplicaSet. No other one writes so into the Progressing condition, on
+    /// which the progress deadline depends.
+    created: bool,
 }
 
 impl StatusDraft {
     /// Starts from the current status, and records a pause or a resume.
     pub(super) fn of(inputs: &Inputs) -> Self {
-        let mut draft = Self { status: inputs.deployment.status.clone(), revision: None };
+        let mut draft = Self { status: inputs.deployment.status.clone(), revision: None, created: false };
         let reason = draft.progress().map_or("", |condition| condition.reason.as_str());
         let paused = inputs.deployment.spec.paused;
         let is_news = reason != TIMED_OUT && paused != (reason == PAUSED);
@@ -60,6 +63,7 @@ impl StatusDraft {
     /// Records that the new ReplicaSet was created.
     pub(super) fn note_creation(&mut self, inputs: &Inputs, name: &str, revision: i64) {
         self.revision = Some(revision.to_string());
+        self.created = true;
         if has_deadline(&inputs.deployment) {
             let message = format!("Created new replica set \"{name}\"");
             self.set(PROGRESSING, TRUE, "NewReplicaSetCreated", &message, inputs.now);
@@ -190,14 +194,15 @@ impl StatusDraft {
         self.status.conditions.push(condition);
     }
 
-    /// Immediate if a generation is observed for the first time, if the rollout completes, or if a condition
-    /// changes.
+    /// Immediate if a generation is observed for the first time, if the new ReplicaSet was created, if the rollout completes,
+    /// or if a condition changes.
     pub(super) fn status_urgency(&self, inputs: &Inputs, changed_anything: bool) -> StatusUrgency {
         let (deployment, existing) = (&*inputs.deployment, &inputs.deployment.status);
         let conditions = |status: &DeploymentStatus| -> Vec<_> {
             status.conditions.iter().map(|one| (one.r#type.clone(), one.status.clone())).collect()
         };
-        let is_milestone = self.status.observed_generation != existing.observed_generation
+        let is_milestone = self.created
+            || self.status.observed_generation != existing.observed_generation
             || is_complete(deployment, &self.status) && !is_complete(deployment, existing)
             || conditions(&self.status) != conditions(existing);
         let counts = |status: &DeploymentStatus| {

@@ -292,6 +292,22 @@ fn status_urgency(deployment: Value, sets: &[Value], changed_anything: bool) -> 
     draft.status_urgency(&inputs, changed_anything)
 }
 
+/// A status that is not sent is computed again, and the next reconcile finds a ReplicaSet that exists: without the condition,
+/// a rollout that cannot start would never exceed its deadline.
+#[test]
+fn status_is_immediate_if_the_new_replica_set_was_created() {
+    let cluster = cluster(complete(3), [new(3, 3)]);
+    let view = cluster.view();
+    let (deployment, _) = Inputs::claim(&view, &web()).unwrap();
+    let inputs = Inputs::gather(&view, deployment, view.all::<ReplicaSet>().cloned().collect());
+    let mut draft = StatusDraft::of(&inputs);
+    draft.count(&inputs, true);
+    assert_ne!(draft.status_urgency(&inputs, true), StatusUrgency::Immediate);
+    draft.note_creation(&inputs, "web-x", 3);
+    assert_eq!(draft.status_urgency(&inputs, false), StatusUrgency::Immediate);
+    assert_eq!(draft.status_urgency(&inputs, true), StatusUrgency::Immediate);
+}
+
 #[test]
 fn status_is_immediate_for_new_generations_completion_and_conditions() {
     let halfway = || halfway(&progress("True", "ReplicaSetUpdated", 10));
