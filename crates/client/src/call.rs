@@ -412,14 +412,14 @@ impl Call {
     }
 
     /// A response with another object than the requested one must not be taken for it: its absence, its uid and
-    /// its contents say nothing about the requested object. A Status and the responses of some subresources have
-    /// no name.
+    /// its contents say nothing about the requested object. The Status that answers a write and the responses of some
+    /// subresources have no name.
     fn verify_object(&self, body: &[u8]) -> Result<(), ApiError> {
         let Some(wanted) = &self.object else { return Ok(()) };
         // A body that is not JSON is left to the caller's decoder.
         let Ok(received) = serde_json::from_slice::<WireKey>(body) else { return Ok(()) };
         let WireKey { kind, metadata: WireName { name, namespace } } = received;
-        let may_lack_name = kind == "Status" || self.method == Method::POST;
+        let may_lack_name = self.method == Method::POST || (kind == "Status" && self.method != Method::GET);
         let nameless = name.is_empty() && may_lack_name;
         if nameless || (name == *wanted.name && namespace == *wanted.namespace) {
             return Ok(());
@@ -839,7 +839,6 @@ mod tests {
             (json!({"kind": "Secret", "metadata": {"namespace": "b", "name": "x"}}), false),
             (json!({"kind": "Secret", "metadata": {"name": "x"}}), false),
             (json!({"kind": "SecretList", "metadata": {}, "items": []}), false),
-            (json!({"kind": "Status", "metadata": {}, "status": "Success"}), true),
         ] {
             let answer = Bytes::from(body.to_string());
             faults.disable_all();
@@ -854,6 +853,13 @@ mod tests {
                 assert!(reason.is_none_or(|it| it == ErrorReason::UnreadableResponse), "{body}");
             }
         }
+        // A Status may answer a write; it says nothing about an object that was asked for.
+        faults.disable_all();
+        let status = Bytes::from_static(br#"{"kind": "Status", "metadata": {}, "status": "Success"}"#);
+        faults.add(FaultRule::new(InjectedFault::RawBody { code: 200, body: status }));
+        Call::replace(&secrets(), &key, &json!({})).send_for_metadata(&client).await.unwrap();
+        let read = Call::get(&secrets(), &key).send_for_metadata(&client).await.unwrap_err();
+        assert_eq!(read.reason, ErrorReason::UnreadableResponse);
     }
 
     proptest::proptest! {

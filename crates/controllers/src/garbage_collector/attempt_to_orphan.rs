@@ -18,20 +18,26 @@ impl Reconciler<NodeItem> for AttemptToOrphan {
         let uid = &item.uid;
         let known = self.memory.with(|graph| Some((graph.node(uid)?, graph.dependents(uid))));
         let Some((owner, dependents)) = known else { return Ok(Requeue::Forget) };
-        let mut patches = Vec::new();
+        let (mut patches, mut unresolved) = (Vec::new(), None);
         for dependent in dependents {
-            // A namespaced kind without a namespace cannot be addressed, so there is nothing to patch.
-            if let Some(target) = resolve_target(cx, &dependent.identity).await? {
-                patches.push(OwnerReferencesPatch::remove_owners(
+            match resolve_target(cx, &dependent.identity).await {
+                Ok(Some(target)) => patches.push(OwnerReferencesPatch::remove_owners(
                     &target,
                     std::slice::from_ref(uid),
                     "its owner is deleted with propagationPolicy Orphan",
-                ));
+                )),
+                // A namespaced kind without a namespace cannot be addressed, so there is nothing to patch.
+                Ok(None) => {}
+                // The others are orphaned meanwhile.
+                Err(error) => unresolved = unresolved.or(Some(error)),
             }
         }
         // All dependents are patched before the finalizer is removed: once the owner is deleted, the
         // remaining dependents would be garbage collected.
         OwnerReferencesPatch::send(patches, cx, true).await?;
+        if let Some(error) = unresolved {
+            return Err(error);
+        }
         if let Some(target) = resolve_target(cx, &owner.identity).await? {
             let write = without_finalizer(&target, ORPHAN, "all dependents are orphaned");
             cx.apply(Plan::of(write)).await.all_done()?;

@@ -1,6 +1,6 @@
 //! Maps identities to REST resources and reads objects live.
 
-use keleustes_objects::{ApiError, Key, ObjectMeta, TypeMeta};
+use keleustes_objects::{ApiError, Key, ObjectMeta, TypeMeta, invalid_path_segment};
 use keleustes_plan::{Context, Precondition, ReconcileError, Target};
 
 use super::identity::Identity;
@@ -35,9 +35,20 @@ pub(super) async fn get_live(
     target: &Target,
 ) -> Result<Option<ObjectMeta>, ReconcileError> {
     let Target { resource, key, uid, .. } = target;
-    let response = cx.fetch_metadata(resource, key).await;
+    let response = cx.fetch_metadata(resource, &addressed(key)).await;
     let found = response.map_err(|error| reconcile_error(&format!("reading {resource} {key}"), &error))?;
     Ok(found.map(|object| object.meta).filter(|meta| meta.uid == *uid))
+}
+
+/// The key of the object that a reference can mean. No object has a name with a slash, so such an owner is absent; only the
+/// object that is named before the slash may have the UID, whose subresource the original would read.
+fn addressed(key: &Key) -> Key {
+    match key.name.split_once('/') {
+        Some((object, rest)) if rest.split('/').all(|part| invalid_path_segment(part).is_none()) => {
+            Key { name: object.into(), ..key.clone() }
+        }
+        _ => key.clone(),
+    }
 }
 
 /// A reconcile error that honours the server's Retry-After.

@@ -486,6 +486,14 @@ fn orphan_finalizer_is_removed_after_all_dependents_are_patched() {
         "{transcript}"
     );
     assert!(refused.attempt_to_orphan("set").ends_with(finalizer_removed), "the retry succeeds");
+    let retired = Resource::namespaced("apps", "v1alpha1", "replicasets", "ReplicaSet");
+    let mut unserved = cluster().has(&retired, object(&retired, "ns/old").owned(&SETS, "set"));
+    let retry = "retry: unable to get REST mapping for apps/v1alpha1/ReplicaSet.\n";
+    assert_eq!(
+        unserved.attempt_to_orphan("set"),
+        format!("{}{}{retry}", patch("a", body), patch("b", body)),
+        "the others are orphaned, and the finalizer stays"
+    );
     let mut failed = cluster().failing("patch", &SETS, "ns/set", &answer(500, "InternalError"), 1);
     assert!(is_retried_because(&failed.attempt_to_orphan("set"), "HTTP 500"));
     assert_eq!(cluster().attempt_to_orphan("unknown"), "");

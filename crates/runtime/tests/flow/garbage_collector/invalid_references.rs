@@ -153,6 +153,24 @@ async fn reference_with_wrong_name_or_kind_does_not_count() {
     assert_eq!(remaining(&cluster.server), ["configmaps a/owner", "secrets a/good <owner"]);
 }
 
+/// No object has such a name, and the API server accepts it all the same: some write the namespace into it.
+#[tokio::test(start_paused = true)]
+async fn owner_with_a_slash_in_its_name_is_absent() {
+    let cluster = cluster_with_namespaces();
+    let owner = object(&MAPS, "a/owner").create(&cluster).await;
+    let _running = start(&cluster).await;
+    for (name, reference) in [("namespaced", "a/owner"), ("subresource", "owner/status"), ("above", "x/../owner")] {
+        object(&SECRETS, &format!("a/{name}"))
+            .owned_by(&owner)
+            .with_in_last_reference("name", json!(reference))
+            .create(&cluster)
+            .await;
+    }
+    wait(LONG).await;
+    let kept = ["configmaps a/owner", "secrets a/above <owner", "secrets a/subresource <owner"];
+    assert_eq!(remaining(&cluster.server), kept);
+}
+
 /// Proves GC-122.
 #[tokio::test(start_paused = true)]
 async fn reference_with_a_served_but_not_preferred_version_counts() {
