@@ -45,10 +45,12 @@ impl Clocks {
         self.started.elapsed()
     }
 
-    /// The instant at which monotonic time reaches this value.
+    /// The instant at which monotonic time reaches this value. A time that no instant can represent, such as a deadline in
+    /// the API of 2^63 seconds, is decades away.
     #[must_use]
     pub fn instant(&self, monotonic: Duration) -> Instant {
-        self.started + monotonic
+        const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
+        self.started.checked_add(monotonic).unwrap_or_else(|| Instant::now() + FAR)
     }
 }
 

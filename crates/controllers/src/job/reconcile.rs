@@ -2,10 +2,11 @@
 //! removes finalizers and writes the status.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use keleustes_objects::{Job, JobStatus, Key, Pod};
 use keleustes_plan::{
-    Applied, Context, Delay, InvolvedObject, Memory, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler,
+    Applied, Context, Delay, Effects, InvolvedObject, Memory, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler,
     Requeue,
 };
 
@@ -63,6 +64,11 @@ impl Reconciler for JobReconciler {
     }
 }
 
+/// The time until a deadline that is not exceeded yet.
+fn until_deadline(inputs: &JobView) -> Option<Duration> {
+    verdict::until_active_deadline(inputs).filter(|left| !left.is_zero())
+}
+
 impl JobReconciler {
     async fn manage_and_track(
         &self,
@@ -70,7 +76,23 @@ impl JobReconciler {
         gathered: GatheredJob,
         action: &mut SyncAction,
     ) -> Result<Requeue, ReconcileError> {
-        let inputs = &mut gathered.claim_pods(cx, &self.memory).await?;
+        let mut inputs = gathered.claim_pods(cx, &self.memory).await?;
+        let result = self.manage_claimed(cx, &mut inputs, action).await;
+        // A retry may come long after the deadline.
+        if let Some(left) = until_deadline(&inputs).filter(|_| result.is_err()) {
+            let mut effects = Effects::default();
+            effects.add_after(inputs.job.meta.key.clone(), left);
+            cx.effects(effects);
+        }
+        result
+    }
+
+    async fn manage_claimed(
+        &self,
+        cx: &mut Context<'_>,
+        inputs: &mut JobView,
+        action: &mut SyncAction,
+    ) -> Result<Requeue, ReconcileError> {
         if self.options.enable_workloads {
             inputs.pod_group = scheduling::pod_group(cx, inputs).await?;
         }
@@ -99,8 +121,7 @@ impl JobReconciler {
         status.terminating = Some(managed.terminating);
         let counted = tracking::count(inputs, status, verdict.as_ref());
         self.track(cx, inputs, counted, verdict).await?;
-        let until_deadline = verdict::until_active_deadline(inputs).filter(|left| !left.is_zero());
-        let until_deadline = until_deadline.map(|left| Delay::of(left, "activeDeadlineSeconds"));
+        let until_deadline = until_deadline(inputs).map(|left| Delay::of(left, "activeDeadlineSeconds"));
         managed
             .retry
             .map_or(Ok(Requeue::after_any(until_deadline.into_iter().chain(managed.requeue_after))), Err)
