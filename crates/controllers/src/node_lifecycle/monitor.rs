@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use keleustes_objects::{ArcStr, Key, Lease, NO_EXECUTE, Node, Object as _};
 use keleustes_plan::{
-    Context, Loop, Memory, Now, Pass, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, View,
+    Context, Loop, Memory, Now, Pass, Plan, PlannedEvent, RateLimiter, ReconcileError, Reconciler, Requeue, View,
 };
 
 use super::NodeLifecycleOptions;
@@ -33,10 +33,13 @@ const EXCLUDE_DISRUPTION_LABEL: &str = "node.kubernetes.io/exclude-disruption";
 
 /// The loop.
 pub(super) fn the_loop(options: NodeLifecycleOptions, cluster_state: Memory<ClusterState>) -> Loop {
+    let max_delay = options.monitor_period.max(RateLimiter::DEFAULT.base_delay);
     Loop::reconciling("node_lifecycle_controller_health", Monitor { options, cluster_state })
         .reads::<Node>()
         .reads::<Lease>()
         .initial_item(Pass)
+        // Nothing else enqueues the pass, and lost nodes must not wait for a backoff that grows.
+        .rate_limited_by(RateLimiter { max_delay, ..RateLimiter::DEFAULT })
 }
 
 pub(super) struct Monitor {

@@ -148,6 +148,8 @@ fn controller_has_upstreams_names_and_defaults() {
     assert_eq!(reads(0), ["pods", "nodes"]);
     assert_eq!(reads(1), ["nodes"]);
     assert_eq!(reads(2), ["nodes", "leases.coordination.k8s.io"]);
+    // The check of all nodes is repeated in its period whatever has failed.
+    assert_eq!(controller.loops[2].rate_limiter.max_delay, PERIOD);
     let NodeLifecycleOptions { monitor_period, grace_periods, eviction_rates, lease_circuit_breaker } =
         NodeLifecycleOptions::default();
     assert_eq!(
