@@ -45,6 +45,8 @@ struct State {
     records: BTreeMap<Key, Record>,
     /// Items that are held back.
     held: BTreeSet<Item>,
+    /// The keys that wait for an object to be present.
+    presences: BTreeSet<Key>,
     /// How many records there were after the last search for obsolete ones.
     records_kept: usize,
     /// The sum of the caches' list counts when it was last read.
@@ -65,6 +67,12 @@ struct Record {
 struct PendingExpectation {
     cache: usize,
     expectation: Expectation,
+}
+
+impl PendingExpectation {
+    fn is_presence(&self) -> bool {
+        matches!(self.expectation, Expectation::Presence(..))
+    }
 }
 
 enum Expectation {
@@ -137,6 +145,7 @@ impl Gate {
             let expectation = Expectation::Presence(object.clone(), self.caches[cache].list_count());
             record.pending.push(PendingExpectation { cache, expectation });
         });
+        self.state.lock().presences.insert(item.key().clone());
     }
 
     /// Expects an object that a live read has found and a cache does not show: if it is deleted before the
@@ -241,10 +250,16 @@ impl Gate {
     #[must_use]
     pub fn take_released(&self) -> Vec<Item> {
         let list_count = self.list_count();
-        let State { records, held, list_count: seen_list_count, .. } = &mut *self.state.lock();
+        let State { records, held, presences, list_count: seen_list_count, .. } = &mut *self.state.lock();
         if std::mem::replace(seen_list_count, list_count) != list_count {
             held.extend(records.values().flat_map(|record| record.items.iter().cloned()));
         }
+        // An object that was observed may be deleted again before its key is reconciled, and is not waited for then.
+        presences.retain(|key| {
+            let Some(record) = records.get_mut(key) else { return false };
+            record.pending.retain(|pending_one| !pending_one.is_presence() || !self.is_met(pending_one));
+            record.pending.iter().any(PendingExpectation::is_presence)
+        });
         let now = self.clocks.monotonic();
         let may_proceed = |item: &Item| {
             !records.get_mut(item.key()).is_some_and(|record| self.holds(item.key(), record, now))
@@ -316,6 +331,30 @@ mod tests {
             gate.expect_version(&item, &Namespace::RESOURCE, &ResourceVersion::from("1000000"));
         }
         assert!(gate.state.lock().records.len() >= 1000, "records that are still needed stay");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn object_that_was_observed_and_deleted_since_is_not_waited_for() {
+        let server = ApiServer::default();
+        let clocks = Clocks::new(|| 0);
+        let client = kube::Client::new(server.clone(), "default");
+        let caches = Caches::new(client, clocks.clone(), Random::seeded(7), Metrics::new(), None);
+        let cache = caches.cache(&KindEntry::of::<Namespace>());
+        cache.wait_for_sync().await;
+        let gate = Gate::new(std::slice::from_ref(&cache), None, clocks);
+        let (item, name) = (Item::from(Key::cluster("item")), Key::cluster("default"));
+        gate.expect_present(&item, &Namespace::RESOURCE, &Key::cluster("never"));
+        assert!(gate.take_released().is_empty());
+        assert!(matches!(gate.decide(&item), GateDecision::HoldFor(_)));
+
+        let item = Item::from(Key::cluster("other"));
+        gate.expect_present(&item, &Namespace::RESOURCE, &name);
+        assert!(gate.take_released().is_empty(), "nothing is held");
+        server.remove("namespaces", "", "default");
+        while cache.uid(&name).is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(gate.decide(&item), GateDecision::Proceed);
     }
 
     #[tokio::test(start_paused = true)]

@@ -123,7 +123,7 @@ impl Core {
         if self.closed.is_some() {
             return;
         }
-        let due = now + delay;
+        let due = now.saturating_add(delay);
         if let Some(&(earlier, sequence)) = self.waiting_at.get(&item) {
             if earlier <= due {
                 return;

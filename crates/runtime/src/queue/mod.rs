@@ -117,8 +117,8 @@ impl Queue {
                 if let Some((item, waited)) = core.take(now) {
                     self.0.metrics.taken(waited);
                     // The other items that are due, and the times that this worker does not wait for any more, are for
-                    // other workers.
-                    let notified = due.saturating_sub(1) + usize::from(core.needs_alarm());
+                    // other workers. This worker may have taken an item that was ready before.
+                    let notified = due.min(core.ready_count()) + usize::from(core.needs_alarm());
                     drop(core);
                     self.notify(notified);
                     return Some(item);

@@ -258,6 +258,23 @@ async fn item_notifies_one_of_the_waiting_workers() {
     assert_eq!(polled(&|| queue.shut_down()).await, 5);
 }
 
+/// Any number of the API may become a delay, such as the activeDeadlineSeconds of a Job.
+#[tokio::test(start_paused = true)]
+async fn delay_beyond_all_instants_stops_no_worker() {
+    let queue = queue();
+    let longest = [Duration::from_secs(i64::MAX.unsigned_abs()), Duration::MAX];
+    longest.into_iter().for_each(|delay| queue.add_after(item("never"), delay));
+    let workers = [(); 2].map(|()| {
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.next().await })
+    });
+    tokio::task::yield_now().await;
+    ["a", "b"].into_iter().for_each(|name| queue.add(item(name)));
+    for worker in workers {
+        assert!(worker.await.unwrap().is_some());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn worker_that_stops_waiting_leaves_its_alarm_to_another() {
     let queue = queue();
