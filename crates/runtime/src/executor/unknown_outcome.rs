@@ -10,6 +10,7 @@
 //! five minutes after a create that timed out, and not at all after other failures.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_client::Call;
@@ -23,10 +24,10 @@ use crate::gate::HOLD_MAX;
 
 /// The writes of one loop whose outcome is unknown, by the key of the item.
 #[derive(Default)]
-pub struct UnknownWrites(Mutex<BTreeMap<Key, Vec<UnknownWrite>>>);
+pub struct UnknownWrites(Mutex<BTreeMap<Key, Vec<Arc<UnknownWrite>>>>);
 
 /// A write that may or may not have taken effect.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct UnknownWrite {
     target: Target,
     /// The prefix and the label selector of an object whose name the API server generates.
@@ -49,7 +50,7 @@ impl Executor {
         };
         let unknown =
             UnknownWrite { target: write.target.clone(), generated, failed_at: self.clocks.monotonic() };
-        self.unknown_writes.0.lock().entry(item.key().clone()).or_default().push(unknown);
+        self.unknown_writes.0.lock().entry(item.key().clone()).or_default().push(Arc::new(unknown));
     }
 
     /// Reads the targets of the item's writes whose outcome is unknown, and lets the gate wait for what is found.
@@ -63,7 +64,14 @@ impl Executor {
                 self.resolve(item, write).await?;
             }
         }
-        self.unknown_writes.0.lock().remove(item.key());
+        // Another item of this key may have added to them meanwhile.
+        let mut all = self.unknown_writes.0.lock();
+        if let Some(left) = all.get_mut(item.key()) {
+            left.retain(|write| !unknown.iter().any(|resolved| Arc::ptr_eq(resolved, write)));
+            if left.is_empty() {
+                all.remove(item.key());
+            }
+        }
         Ok(())
     }
 
