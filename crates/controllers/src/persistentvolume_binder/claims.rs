@@ -123,17 +123,17 @@ async fn sync_bound(cx: &mut Context<'_>, claim: &mut Claim) -> Result<(), Recon
     let object = claim.object.clone();
     if object.spec.volume_name.is_empty() {
         let message = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!";
-        return set_lost(cx, claim, "ClaimLost", message).await;
+        return set_lost(cx, claim, None, "ClaimLost", message).await;
     }
     let volume = cx.gather(|view| volume_of(view, &object));
     let Some(volume) = volume else {
         let message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
-        return set_lost(cx, claim, "ClaimLost", message).await;
+        return set_lost(cx, claim, None, "ClaimLost", message).await;
     };
     match &volume.spec.claim_ref {
         Some(claim_ref) if claim_ref.uid != object.meta.uid => {
             let message = "Two claims are bound to the same volume, this one is bound incorrectly";
-            set_lost(cx, claim, "ClaimMisbound", message).await
+            set_lost(cx, claim, Some(&*volume), "ClaimMisbound", message).await
         }
         _ => bind(cx, volume, claim).await,
     }
@@ -141,11 +141,12 @@ async fn sync_bound(cx: &mut Context<'_>, claim: &mut Claim) -> Result<(), Recon
 
 /// Sets phase Lost with an event, unless the claim is Lost already.
 ///
-/// The volume is read from the API server first. The original trusts its own cache; a claim is never declared Lost here
-/// because the cache of volumes is behind that of claims.
+/// The volume that the decision has seen is compared with that of the API server first. The original trusts its own cache; a
+/// claim is never declared Lost here because the cache of volumes is behind that of claims.
 async fn set_lost(
     cx: &mut Context<'_>,
     claim: &mut Claim,
+    volume: Option<&PersistentVolume>,
     reason: &str,
     message: &str,
 ) -> Result<(), ReconcileError> {
@@ -155,8 +156,7 @@ async fn set_lost(
     }
     if !object.spec.volume_name.is_empty() {
         let key = Key::cluster(object.spec.volume_name.clone());
-        let cached = cx.gather(|view| view.get::<PersistentVolume>(&key).cloned());
-        confirm(cx, &key, cached.as_deref()).await.map_err(|error| retry(&error))?;
+        confirm(cx, &key, volume).await.map_err(|error| retry(&error))?;
     }
     set_claim_status(cx, claim, unbound_status(&object, "Lost")).await?;
     record(cx, PlannedEvent::warning(InvolvedObject::of(&*claim.object), reason, message)).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use keleustes_objects::Uid;
+use keleustes_objects::{Key, ResourceVersion, Uid};
 use keleustes_plan::{Context, Memory};
 use keleustes_rate::Backoff;
 
@@ -37,6 +37,10 @@ struct Started {
 pub(super) struct RecyclerPod {
     /// The UID of the volume that it scrubs.
     pub(super) volume: Uid,
+    /// The version of the volume when the pod was created. A later version may have been used in between.
+    pub(super) volume_version: ResourceVersion,
+    /// The namespace and name of the pod.
+    pub(super) key: Key,
     /// The UID of the pod.
     pub(super) pod: Uid,
 }

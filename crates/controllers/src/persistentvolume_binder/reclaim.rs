@@ -22,7 +22,7 @@ pub(super) async fn reclaim(
     if volume.object.annotations.value(MIGRATED_TO).is_some_and(|driver| !driver.is_empty()) {
         return Ok(Requeue::Forget);
     }
-    // What a recycler pod has begun it ends, also if the policy is another one by now.
+    // A recycler pod that runs is waited for, also if the policy is another one by now.
     if recycle::running_pod(binder, &volume.object).is_some() {
         recycle::recycle(cx, binder, volume).await;
         return Ok(Requeue::Forget);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use keleustes_objects::{
-    ErrorReason, Key, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSource, Pod, PodPhase,
+    ApiError, ErrorReason, Key, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSource, Pod, PodPhase,
     Quantity,
 };
 use keleustes_plan::{Context, InvolvedObject, OnFailure, Outcome, Plan, PlannedEvent, Write};
@@ -16,7 +16,7 @@ use super::claims::record;
 use super::live::Subject;
 use super::operations::RecyclerPod;
 use super::reclaim::{set_failed, still_released};
-use super::volumes::unbind;
+use super::volumes::{is_released_or_failed, unbind};
 use super::{Binder, RecyclerOptions};
 use crate::pods_by_claim::pods_of_claim;
 
@@ -26,6 +26,41 @@ pub(super) const POD_NAME_PREFIX: &str = "recycler-for-";
 /// The recycler pod of this process that scrubs a volume.
 pub(super) fn running_pod(binder: &Binder, volume: &PersistentVolume) -> Option<RecyclerPod> {
     binder.operations.recycler_pod(&volume.meta.key.name).filter(|pod| pod.volume == volume.meta.uid)
+}
+
+/// Gives up a recycler pod whose volume is no longer released: it may be in use again. The pod of a deleted volume ends by
+/// itself and is deleted then.
+pub(super) async fn abandon_outdated(
+    cx: &mut Context<'_>,
+    binder: &Binder,
+    name: &str,
+    volume: Option<&PersistentVolume>,
+) {
+    let Some(running) = binder.operations.recycler_pod(name) else { return };
+    if volume.is_some_and(|volume| volume.meta.uid == running.volume && is_released(volume)) {
+        return;
+    }
+    if let Some(pod) = cached_pod(cx, &running) {
+        if volume.is_none() && !pod.is_terminated() {
+            return;
+        }
+        let write = Write::delete(&*pod)
+            .ignoring_errors(&[ErrorReason::NotFound])
+            .because("the volume of the recycler pod is not released any more");
+        cx.apply(Plan::of(write)).await;
+    }
+    binder.operations.set_recycler_pod(name, None);
+}
+
+/// Whether a volume keeps the claim that it was released from.
+fn is_released(volume: &PersistentVolume) -> bool {
+    let names_claim = volume.spec.claim_ref.as_ref().is_some_and(|claim_ref| !claim_ref.uid.is_empty());
+    names_claim && is_released_or_failed(volume)
+}
+
+/// The recycler pod of this process, if it still exists.
+fn cached_pod(cx: &mut Context<'_>, running: &RecyclerPod) -> Option<Arc<Pod>> {
+    cx.gather(|view| view.get::<Pod>(&running.key).cloned()).filter(|pod| pod.meta.uid == running.pod)
 }
 
 /// One step of the recycling of a released volume. Errors are not those of the sync, which is repeated at every resync.
@@ -80,12 +115,16 @@ async fn create_pod(
         .because("the released volume is recycled");
     match cx.apply(Plan::of(write)).await.outcomes.pop() {
         Some(Outcome::Done { uid, .. }) => {
-            let pod = RecyclerPod { volume: object.meta.uid.clone(), pod: uid };
+            let volume_version = object.meta.resource_version.clone();
+            let pod = RecyclerPod { volume: object.meta.uid.clone(), volume_version, key, pod: uid };
             binder.operations.set_recycler_pod(&object.meta.key.name, Some(pod));
         }
         Some(Outcome::Failed(error)) if error.reason == ErrorReason::AlreadyExists => {
-            delete_old_pod(cx, &key).await;
-            fail(cx, volume, "old recycler pod found, will retry later").await;
+            let why = match delete_old_pod(cx, &key).await {
+                Ok(()) => "old recycler pod found, will retry later".to_owned(),
+                Err(error) => format!("failed to delete old recycler pod {key}: {error}"),
+            };
+            fail(cx, volume, &why).await;
         }
         Some(Outcome::Failed(error)) => {
             fail(cx, volume, &format!("unexpected error creating recycler pod:  {error}")).await;
@@ -95,13 +134,11 @@ async fn create_pod(
 }
 
 /// Deletes a recycler pod that an earlier process or attempt left.
-async fn delete_old_pod(cx: &mut Context<'_>, key: &Key) {
-    if let Ok(Some(pod)) = cx.fetch::<Pod>(key).await {
-        let write = Write::delete(&pod)
-            .on_failure(OnFailure::LogOnly)
-            .because("a recycler pod of an earlier attempt exists");
-        cx.apply(Plan::of(write)).await;
-    }
+async fn delete_old_pod(cx: &mut Context<'_>, key: &Key) -> Result<(), String> {
+    let pod = cx.fetch::<Pod>(key).await.map_err(|error| error.because)?;
+    let Some(pod) = pod else { return Ok(()) };
+    let deleted = delete(cx, &pod, "a recycler pod of an earlier attempt exists").await;
+    deleted.map_err(|error| error.to_string())
 }
 
 /// Looks at the recycler pod and finishes the recycling when it has ended.
@@ -113,24 +150,29 @@ async fn await_pod(
 ) {
     let object = volume.object.clone();
     let name = object.meta.key.name.clone();
-    let body = pod_body(&object, &binder.options.recycler);
-    let namespace =
-        body.as_ref().map_or("default", |body| body["metadata"]["namespace"].as_str().unwrap_or("default"));
-    let key = Key::namespaced(namespace, format!("{POD_NAME_PREFIX}{name}").as_str());
+    // What changed since then may have made it available, and another claim may have used it: it is scrubbed again, or
+    // whatever its policy says by now.
+    let is_unchanged = object.meta.resource_version == running.volume_version;
     // The item of the volume waits until the cache has observed the created pod, so a missing pod was deleted.
-    let pod = cx.gather(|view| view.get::<Pod>(&key).cloned()).filter(|pod| pod.meta.uid == running.pod);
-    let Some(pod) = pod else {
+    let Some(pod) = cached_pod(cx, running) else {
         binder.operations.set_recycler_pod(&name, None);
-        return fail(cx, volume, "recycler pod was deleted").await;
+        if is_unchanged {
+            fail(cx, volume, "failed to recycle volume: recycler pod was deleted").await;
+        }
+        return;
     };
     let result = match pod.phase {
         PodPhase::Succeeded => Ok(()),
-        PodPhase::Failed => Err(failure_message(cx, &key).await),
+        PodPhase::Failed => Err(failure_message(cx, &running.key).await),
         _ => return,
     };
     binder.operations.set_recycler_pod(&name, None);
-    let deleted = delete_pod(cx, &pod).await;
-    match result.and(deleted) {
+    let deleted = delete(cx, &pod, "the recycler pod has ended").await;
+    if !is_unchanged {
+        // The event of the deletion enqueues the volume.
+        return;
+    }
+    match result.and(deleted.map_err(|error| format!("failed to delete recycler pod: {error}"))) {
         Ok(()) => {
             let event =
                 PlannedEvent::normal(InvolvedObject::of(&*object), "VolumeRecycled", "Volume recycled");
@@ -142,13 +184,13 @@ async fn await_pod(
     }
 }
 
-async fn delete_pod(cx: &mut Context<'_>, pod: &Arc<Pod>) -> Result<(), String> {
-    let write = Write::delete(&**pod)
+async fn delete(cx: &mut Context<'_>, pod: &Pod, because: &'static str) -> Result<(), ApiError> {
+    let write = Write::delete(pod)
         .ignoring_errors(&[ErrorReason::NotFound])
         .on_failure(OnFailure::ReturnOutcome)
-        .because("the recycler pod has ended");
+        .because(because);
     match cx.apply(Plan::of(write)).await.outcomes.pop() {
-        Some(Outcome::Failed(error)) => Err(format!("failed to delete recycler pod: {error}")),
+        Some(Outcome::Failed(error)) => Err(error),
         _ => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use super::claims::record;
 use super::live::{Subject, remove_field, retry};
 use super::matching::volume_modes_match;
 use super::names::{BOUND_BY_CONTROLLER, PROVISIONED_BY};
-use super::{Binder, CLAIMS_QUEUE, gauges, migration, reclaim};
+use super::{Binder, CLAIMS_QUEUE, gauges, migration, reclaim, recycle};
 
 /// Reconciles volumes.
 pub(super) struct VolumeReconciler(pub(super) Binder);
@@ -21,7 +21,9 @@ type Volume = Subject<PersistentVolume>;
 impl Reconciler for VolumeReconciler {
     async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         gauges::refresh(cx, &self.0.gauges);
-        let Some(volume) = cx.gather(|view| view.get::<PersistentVolume>(item).cloned()) else {
+        let volume = cx.gather(|view| view.get::<PersistentVolume>(item).cloned());
+        recycle::abandon_outdated(cx, &self.0, &item.name, volume.as_deref()).await;
+        let Some(volume) = volume else {
             let now = cx.gather(|view| view.now().monotonic);
             self.0.operations.finish(cx, &volume_operation(item), now);
             return Ok(Requeue::Forget);
@@ -89,7 +91,7 @@ pub(super) fn volume_operation(volume: &Key) -> String {
     volume.name.to_string()
 }
 
-fn is_released_or_failed(volume: &PersistentVolume) -> bool {
+pub(super) fn is_released_or_failed(volume: &PersistentVolume) -> bool {
     volume.phase == "Released" || volume.phase == "Failed"
 }
 

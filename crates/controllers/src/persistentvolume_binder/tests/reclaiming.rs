@@ -205,23 +205,72 @@ fn ended_recycler_pod_is_deleted_and_decides_about_the_volume() {
     let reported = after(Some(with(recycler_pod("Failed"), &[("/status/message", json!("disk full"))])));
     assert!(reported.ends_with("Recycle failed: failed to recycle volume: disk full\n"), "{reported}");
     let gone = after(None);
-    assert!(gone.ends_with("Recycle failed: recycler pod was deleted\n"), "{gone}");
+    let why = "Recycle failed: failed to recycle volume: recycler pod was deleted\n";
+    assert!(gone.ends_with(why), "{gone}");
 }
 
-/// The pod has scrubbed the volume, whatever the policy is by now; nothing else would delete it.
+/// Nothing else would delete the pod. Its result counts only for the volume that it was created for.
 #[test]
-fn recycler_pod_is_deleted_although_the_volume_is_to_be_retained_by_now() {
+fn recycler_pod_is_deleted_and_decides_nothing_if_the_policy_has_changed() {
+    let a_loop = volumes_loop();
+    let ended = |policy: &str, pod: Option<&str>| {
+        let mut cluster = cluster(&a_loop, &[], &[recyclable()]);
+        cluster.reconcile(&a_loop, volume_key("pv"));
+        let changed = [
+            ("/spec/persistentVolumeReclaimPolicy", json!(policy)),
+            ("/metadata/resourceVersion", json!("99")),
+        ];
+        cluster.put::<PersistentVolume>(&a_loop, with(recyclable(), &changed));
+        pod.map(|phase| cluster.put::<Pod>(&a_loop, recycler_pod(phase)));
+        let transcript = sync_volume(&mut cluster, &a_loop);
+        assert_eq!(transcript.contains("delete pods default/recycler-for-pv because"), pod.is_some());
+        assert!(!transcript.contains("put persistentvolumes") && !transcript.contains("event "), "{transcript}");
+    };
+    ended("Retain", Some("Succeeded"));
+    ended("Retain", Some("Failed"));
+    ended("Retain", None);
+    ended("Recycle", Some("Succeeded"));
+}
+
+/// Otherwise the next claim would find the data of a claim that used the volume while the pod was waiting.
+#[test]
+fn volume_that_was_in_use_since_its_recycler_pod_was_created_is_scrubbed_again() {
     let a_loop = volumes_loop();
     let mut cluster = cluster(&a_loop, &[], &[recyclable()]);
     cluster.reconcile(&a_loop, volume_key("pv"));
-    let retain = [
-        ("/spec/persistentVolumeReclaimPolicy", json!("Retain")),
-        ("/metadata/resourceVersion", json!("99")),
-    ];
-    cluster.put::<PersistentVolume>(&a_loop, with(recyclable(), &retain));
-    cluster.put::<Pod>(&a_loop, recycler_pod("Succeeded"));
-    let transcript = sync_volume(&mut cluster, &a_loop);
-    assert!(transcript.contains("delete pods default/recycler-for-pv because"), "{transcript}");
+    cluster.put::<Pod>(&a_loop, recycler_pod("Pending"));
+    let unused = [("/spec/claimRef", Value::Null), ("/metadata/resourceVersion", json!("98"))];
+    cluster.put::<PersistentVolume>(&a_loop, with(recyclable(), &unused));
+    let available = sync_volume(&mut cluster, &a_loop);
+    assert!(
+        available.starts_with(
+            "delete pods default/recycler-for-pv because the volume of the recycler pod is not released any more\n"
+        ),
+        "{available}"
+    );
+    cluster.take::<Pod>(&a_loop, &Key::namespaced("default", "recycler-for-pv"));
+    cluster.put::<PersistentVolume>(
+        &a_loop,
+        with(recyclable(), &[("/metadata/resourceVersion", json!("99"))]),
+    );
+    let released = sync_volume(&mut cluster, &a_loop);
+    assert!(released.contains("create pods default/recycler-for-pv"), "{released}");
+    assert!(!released.contains("VolumeRecycled"), "{released}");
+}
+
+/// The scrub of a deleted volume goes on, and its pod is deleted when it has ended.
+#[test]
+fn recycler_pod_of_a_deleted_volume_is_deleted_when_it_has_ended() {
+    let a_loop = volumes_loop();
+    let mut cluster = cluster(&a_loop, &[], &[recyclable()]);
+    cluster.reconcile(&a_loop, volume_key("pv"));
+    cluster.put::<Pod>(&a_loop, recycler_pod("Running"));
+    cluster.take::<PersistentVolume>(&a_loop, &volume_key("pv"));
+    assert_eq!(sync_volume(&mut cluster, &a_loop), "");
+    assert_eq!(cluster.put::<Pod>(&a_loop, recycler_pod("Succeeded")), ["pv"]);
+    let ended = sync_volume(&mut cluster, &a_loop);
+    assert!(ended.starts_with("delete pods default/recycler-for-pv because"), "{ended}");
+    assert_eq!(sync_volume(&mut cluster, &a_loop), "");
 }
 
 /// Proves PVB-104, PVB-105, PVB-106, PVB-126.
@@ -263,6 +312,14 @@ fn old_recycler_pod_is_deleted_and_the_volume_failed() {
         transcript.ends_with("Recycle failed: old recycler pod found, will retry later\n"),
         "{transcript}"
     );
+    let exists = error(ErrorReason::AlreadyExists, "exists");
+    let mut kept = cluster(&a_loop, &[], &[recyclable()])
+        .with_live::<Pod>(recycler_pod("Running"))
+        .failing::<Pod>("create", &key, exists)
+        .failing::<Pod>("delete", &key, error(ErrorReason::Forbidden, "no"));
+    let transcript = sync_volume(&mut kept, &a_loop);
+    let why = "Recycle failed: failed to delete old recycler pod default/recycler-for-pv: no\n";
+    assert!(transcript.ends_with(why), "{transcript}");
     let refused = error(ErrorReason::Forbidden, "no");
     let mut forbidden = cluster(&a_loop, &[], &[recyclable()]).failing::<Pod>("create", &key, refused);
     let transcript = sync_volume(&mut forbidden, &a_loop);
