@@ -14,6 +14,8 @@ pub(super) struct ActualState {
     volumes: BTreeMap<VolumeName, ActualVolume>,
     by_node: BTreeMap<NodeName, BTreeSet<VolumeName>>,
     in_use: BTreeMap<NodeName, BTreeSet<VolumeName>>,
+    /// Those of `in_use` that no kubelet has reported: they were added after the last event of their node.
+    assumed: BTreeMap<NodeName, BTreeSet<VolumeName>>,
     reports: BTreeMap<NodeName, Report>,
 }
 
@@ -77,7 +79,10 @@ impl ActualState {
         (actual.spec, actual.device_path) = (spec, device_path);
         if !actual.nodes.contains_key(node) {
             // Kubelet may mount it at once, and reports that only later.
-            self.in_use.entry(node.clone()).or_default().insert(volume.clone());
+            let is_assumption = self.in_use.entry(node.clone()).or_default().insert(volume.clone());
+            if is_assumption {
+                self.assumed.entry(node.clone()).or_default().insert(volume.clone());
+            }
         }
         actual.nodes.entry(node.clone()).or_default().is_confirmed = is_confirmed;
         self.by_node.entry(node.clone()).or_default().insert(volume.clone());
@@ -151,6 +156,7 @@ impl ActualState {
     /// Replaces the volumes in use on a node by what its kubelet reports.
     pub(super) fn set_in_use<'a>(&mut self, node: &NodeName, volumes: impl IntoIterator<Item = &'a ArcStr>) {
         let volumes: BTreeSet<VolumeName> = volumes.into_iter().cloned().collect();
+        self.assumed.remove(node);
         if volumes.is_empty() {
             self.in_use.remove(node);
         } else {
@@ -161,6 +167,11 @@ impl ActualState {
     /// Whether a node has a volume in use, or may have.
     pub(super) fn is_in_use(&self, volume: &VolumeName, node: &NodeName) -> bool {
         self.in_use.get(node).is_some_and(|volumes| volumes.contains(volume))
+    }
+
+    /// Whether a volume counts as in use on a node although its kubelet has not reported that.
+    pub(super) fn is_only_assumed_in_use(&self, volume: &VolumeName, node: &NodeName) -> bool {
+        self.assumed.get(node).is_some_and(|volumes| volumes.contains(volume))
     }
 
     /// Reports a volume that is attached to a node.

@@ -1,5 +1,6 @@
 //! What is to be done on a node: operations that have ended, volumes to detach, volumes to attach.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use keleustes_objects::{ArcStr, Key, Node, VolumeAttachment};
@@ -205,29 +206,31 @@ pub(super) fn begin_detaches(
 
 /// Whether a volume that only one node may have is needed elsewhere, and nothing but an assumption keeps it here: the
 /// controller takes a new entry for one in use until the node reports otherwise. An uncertain volume is not reported as
-/// attached, so its node does not mount it; what the node reports in use counts, and is read live before the detach.
+/// attached, so its node does not mount it; what the node reports in use, or a deleted node reported last,
+/// counts, and is read live before the detach.
 fn is_assumption_in_the_way(state: &State, view: &View<'_>, volume: &VolumeName, node: &NodeName) -> bool {
     let is_uncertain =
         state.actual.attachment(volume, node).is_some_and(|attachment| !attachment.is_confirmed);
     let is_wanted_elsewhere = !state.actual.allows_multi_attach(volume)
         && state.desired.nodes_of(volume).any(|(other, _)| other != node);
-    let cached = view.get::<Node>(&Key::cluster(ArcStr::from(node.as_str())));
-    is_uncertain
-        && is_wanted_elsewhere
-        && cached.is_some_and(|cached| !cached.volumes_in_use.contains(volume))
+    let is_assumption = match view.get::<Node>(&Key::cluster(ArcStr::from(node.as_str()))) {
+        Some(cached) => !cached.volumes_in_use.contains(volume),
+        None => state.actual.is_only_assumed_in_use(volume, node),
+    };
+    is_uncertain && is_wanted_elsewhere && is_assumption
 }
 
-/// The volumes of a node that are to be attached now, whose operations are started, and the events about those that
-/// must wait until another node has lost them.
+/// The volumes of a node that are to be attached now, whose operations are started; the events about those that
+/// must wait until another node has lost them; and the nodes to enqueue because they may lose one at once.
 ///
 /// Parity: attachDesiredVolumes.
 pub(super) fn begin_attaches(
     state: &mut State,
     view: &View<'_>,
     node: &NodeName,
-) -> (Vec<AttachStep>, Vec<PlannedEvent>) {
+) -> (Vec<AttachStep>, Vec<PlannedEvent>, BTreeSet<NodeName>) {
     let now = view.now().monotonic;
-    let (mut steps, mut events) = (Vec::new(), Vec::new());
+    let (mut steps, mut events, mut enqueued) = (Vec::new(), Vec::new(), BTreeSet::new());
     let wanted: Vec<(VolumeName, VolumeSpec)> = state
         .desired
         .volumes_on(node)
@@ -247,6 +250,7 @@ pub(super) fn begin_attaches(
             let holders = exclusive_holders(state, view, &volume, &spec, node);
             if !holders.is_empty() {
                 events.extend(report_multi_attach(state, &volume, node, &holders));
+                enqueued.extend(holders.into_iter().filter(|holder| is_left_over(state, &volume, holder)));
                 continue;
             }
         }
@@ -271,7 +275,14 @@ pub(super) fn begin_attaches(
         let uncertain_elsewhere = uncertain_elsewhere(state, &volume, &spec, node);
         steps.push(AttachStep { volume, spec, is_unattachable, uncertain_elsewhere });
     }
-    (steps, events)
+    (steps, events, enqueued)
+}
+
+/// Whether a volume is uncertain on a node where no pod needs it. It may have to be detached there as soon as a
+/// pod on another node needs it, and no event of the node itself reports that.
+fn is_left_over(state: &State, volume: &VolumeName, node: &NodeName) -> bool {
+    !state.desired.wants(node, volume)
+        && state.actual.attachment(volume, node).is_some_and(|attachment| !attachment.is_confirmed)
 }
 
 /// The nodes that have a volume for certain. The original does not count an uncertain one; here it counts if its

@@ -112,6 +112,16 @@ struct Entry {
     kind: OperationKind,
     is_pending: bool,
     backoff: Backoff,
+    /// What the entry was before its running operation started; `None` if that operation added it.
+    replaced: Option<Replaced>,
+}
+
+/// An entry whose last operation failed.
+#[derive(Clone)]
+struct Replaced {
+    node: Option<NodeName>,
+    kind: OperationKind,
+    backoff: Backoff,
 }
 
 impl Operations {
@@ -164,23 +174,28 @@ impl Operations {
         let found = self.find(volume, key_node.as_ref()).map(|(at, _)| at);
         let entries = self.entries.entry(volume.clone()).or_default();
         if let Some(entry) = found.and_then(|at| entries.get_mut(at)) {
+            let (node, backoff) = (entry.node.take(), entry.backoff);
+            entry.replaced = Some(Replaced { node, kind: entry.kind, backoff });
             if entry.backoff.is_waiting(now) && entry.kind != kind {
                 // An attach must not wait because a detach failed, nor the other way round.
                 entry.backoff = Backoff::default();
             }
             (entry.node, entry.kind, entry.is_pending) = (key_node, kind, true);
         } else {
-            entries.push(Entry { node: key_node, kind, is_pending: true, backoff: Backoff::default() });
+            let backoff = Backoff::default();
+            entries.push(Entry { node: key_node, kind, is_pending: true, backoff, replaced: None });
         }
         self.running.entry(node.clone()).or_default().insert(volume.clone(), running);
     }
 
-    /// Ends an operation that was not tried, as if it had never started.
+    /// Ends an operation that was not tried, as if it had never started: an earlier one that failed keeps its
+    /// backoff.
     pub(super) fn cancel(&mut self, volume: &VolumeName, node: &NodeName) {
         self.remove_running(volume, node);
         self.end(volume, node, |entry| {
-            entry.is_pending = false;
-            entry.backoff.delay().is_zero()
+            let Some(Replaced { node, kind, backoff }) = entry.replaced.take() else { return true };
+            (entry.node, entry.kind, entry.backoff, entry.is_pending) = (node, kind, backoff, false);
+            false
         });
     }
 
@@ -194,7 +209,7 @@ impl Operations {
     ) -> Option<Running> {
         let running = self.remove_running(volume, node)?;
         self.end(volume, node, |entry| {
-            entry.is_pending = false;
+            (entry.is_pending, entry.replaced) = (false, None);
             if !succeeded {
                 entry.backoff.record_failure(now, INITIAL_BACKOFF, MAX_BACKOFF);
             }
@@ -300,6 +315,41 @@ mod tests {
         operations.complete(&volume, &node, true, now + MAX_BACKOFF).unwrap();
         fail(&mut operations, Attach, now);
         assert_eq!(operations.permission(&volume, None, Attach, now), BackoffUntil(now + INITIAL_BACKOFF));
+    }
+
+    /// Proves AD-60.
+    #[test]
+    fn canceled_operation_leaves_the_backoff_of_another_one() {
+        let (volume, one, two) = (VolumeName::from("v"), NodeName::from("n1"), NodeName::from("n2"));
+        let mut operations = Operations::default();
+        let fail = |operations: &mut Operations, now| {
+            operations.start(&volume, None, &one, running(Detach, now));
+            operations.complete(&volume, &one, false, now).unwrap();
+        };
+        fail(&mut operations, at(0));
+        fail(&mut operations, at(500));
+        for now in [at(600), at(700)] {
+            assert_eq!(operations.permission(&volume, None, Attach, now), Granted);
+            operations.start(&volume, None, &two, running(Attach, now));
+            assert_eq!(operations.permission(&volume, None, Detach, now), Pending);
+            operations.cancel(&volume, &two);
+            assert_eq!(operations.permission(&volume, None, Detach, now), BackoffUntil(at(1500)));
+        }
+        fail(&mut operations, at(1500));
+        assert_eq!(operations.permission(&volume, None, Detach, at(1501)), BackoffUntil(at(3500)), "doubled");
+        // The key of the earlier operation is restored, too.
+        let mut operations = Operations::default();
+        operations.start(&volume, Some(one.clone()), &one, running(Detach, at(0)));
+        operations.complete(&volume, &one, false, at(0)).unwrap();
+        operations.start(&volume, None, &two, running(Attach, at(1)));
+        operations.cancel(&volume, &two);
+        assert_eq!(operations.permission(&volume, Some(&one), Detach, at(1)), BackoffUntil(at(500)));
+        assert_eq!(operations.permission(&volume, Some(&two), Detach, at(1)), Granted);
+        // Without an earlier failure nothing is left.
+        let mut operations = Operations::default();
+        operations.start(&volume, None, &two, running(Attach, at(0)));
+        operations.cancel(&volume, &two);
+        assert!(operations.entries.is_empty());
     }
 
     /// Proves AD-61.

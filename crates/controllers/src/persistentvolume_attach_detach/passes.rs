@@ -36,7 +36,8 @@ impl NodeReconciler {
         Requeue::after(POPULATE_PERIOD, NEXT_PASS)
     }
 
-    /// Drops volumes whose VolumeAttachment is gone or not attached any more, so that they are attached again.
+    /// Drops volumes whose VolumeAttachment is gone or not attached any more, so that they are attached again,
+    /// to the same node or to one that waits for them.
     ///
     /// Parity: VerifyVolumesAreAttached of the operation executor, VolumesAreAttached of the CSI attacher.
     pub(super) async fn verify(&self, cx: &mut Context<'_>) -> Requeue {
@@ -66,8 +67,14 @@ impl NodeReconciler {
             if entry.is_attached.or_else(from_server).unwrap_or(false) {
                 continue;
             }
-            let was_dropped = self.state.with(|state| drop_unattached(state, &entry));
-            changed.extend(was_dropped.then_some(entry.node));
+            let waiting = self.state.with(|state| {
+                let was_dropped = drop_unattached(state, &entry);
+                was_dropped.then(|| state.nodes_waiting_for(&entry.volume, &entry.node, None))
+            });
+            if let Some(waiting) = waiting {
+                changed.extend(waiting);
+                changed.insert(entry.node);
+            }
         }
         let now = cx.gather(|view| view.now().monotonic);
         for _ in nodes {

@@ -194,8 +194,9 @@ impl NodeReconciler {
     /// Attaches what pods on the node need.
     async fn attach_wanted(&self, cx: &mut Context<'_>, node: &NodeName) {
         let begin = |view: &View<'_>| self.state.with(|state| begin_attaches(state, view, node));
-        let (steps, events) = cx.gather(begin);
+        let (steps, events, enqueued) = cx.gather(begin);
         record(cx, events).await;
+        enqueue_nodes(cx, &enqueued);
         let (mut attachments, mut writes) = (Vec::new(), Vec::new());
         for step in steps {
             if step.is_unattachable {
@@ -298,7 +299,8 @@ impl NodeReconciler {
                 (OperationKind::Detach, true) => state.actual.mark_detached(volume, node),
                 (_, false) => state.actual.mark_uncertain(volume, spec, node),
             }
-            Some((running, state.nodes_waiting_for(volume, node)))
+            let waiting = state.nodes_waiting_for(volume, node, running.spec.as_ref());
+            Some((running, waiting))
         });
         let Some((running, waiting)) = completed else { return };
         enqueue_nodes(cx, &waiting);

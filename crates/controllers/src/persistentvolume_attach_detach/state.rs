@@ -10,7 +10,7 @@ use super::actual::ActualState;
 use super::desired::DesiredState;
 use super::operations::Operations;
 use super::resolve::{attachable_volumes_of, has_volumes, is_attachable};
-use super::volume::{NodeName, VolumeName};
+use super::volume::{NodeName, VolumeName, VolumeSpec};
 
 /// The state of one process. A restart loses it: it is built again from nodes, VolumeAttachments and pods, running
 /// operations are resumed from the VolumeAttachments, and the six minutes before a forced detach begin again.
@@ -135,13 +135,26 @@ impl State {
         None
     }
 
-    /// The other nodes whose volume of this name may be waiting for an operation that has ended on `node`.
-    pub(super) fn nodes_waiting_for(&self, volume: &VolumeName, node: &NodeName) -> BTreeSet<NodeName> {
-        let wanting = self.desired.nodes_of(volume).filter(|(_, desired)| !desired.spec.allows_multi_attach);
-        let mut nodes: BTreeSet<NodeName> = wanting.map(|(node, _)| node.clone()).collect();
-        if !self.actual.allows_multi_attach(volume) {
-            nodes.extend(self.actual.nodes_of(volume).map(|(node, _)| node.clone()));
+    /// The other nodes that may be waiting because `node` had a volume, or because an operation on it was
+    /// running there; `ended` is the spec of that operation. If all specs of the volume allow several nodes,
+    /// there are none. If one does not, those with another spec may be waiting as well: two PersistentVolumes
+    /// with one handle are one volume, and their access modes may differ.
+    pub(super) fn nodes_waiting_for(
+        &self,
+        volume: &VolumeName,
+        node: &NodeName,
+        ended: Option<&VolumeSpec>,
+    ) -> BTreeSet<NodeName> {
+        let is_exclusive = |spec: &VolumeSpec| !spec.allows_multi_attach;
+        let may_block = ended.is_some_and(is_exclusive)
+            || self.actual.spec(volume).is_some_and(is_exclusive)
+            || self.desired.nodes_of(volume).any(|(_, desired)| is_exclusive(&desired.spec));
+        if !may_block {
+            return BTreeSet::new();
         }
+        let mut nodes: BTreeSet<NodeName> =
+            self.desired.nodes_of(volume).map(|(other, _)| other.clone()).collect();
+        nodes.extend(self.actual.nodes_of(volume).map(|(other, _)| other.clone()));
         nodes.remove(node);
         nodes
     }

@@ -272,6 +272,41 @@ fn volume_of_many_nodes_is_attached_to_all_of_them_at_once() {
     }
 }
 
+/// Proves AD-24, AD-61.
+#[test]
+fn node_with_other_access_modes_of_a_volume_is_enqueued_when_an_operation_on_it_ends() {
+    // A second PersistentVolume of the same disk, which many nodes may have.
+    let add_other = |world: &mut World| {
+        let mut other = volume("1", json!(["ReadWriteMany"]));
+        other["metadata"]["name"] = json!("pvx");
+        other["spec"]["claimRef"] = json!({"namespace": "a", "name": "cx", "uid": "u-cx"});
+        world.put::<PersistentVolume>(other);
+        world.put::<PersistentVolumeClaim>(claim("x"));
+    };
+    let mut world = World::started();
+    add_other(&mut world);
+    world.put::<Pod>(pod("p1", "n1", "1"));
+    assert_eq!(world.run("n1"), ["create h1 on n1"]);
+    world.put::<Pod>(pod("p2", "n2", "x"));
+    assert_eq!(world.run("n2"), none(), "the attach is running");
+    assert_eq!(world.requeue("n2"), "");
+    world.put_attachment("1", "n1", json!({"attached": true}));
+    let done = world.run("n1");
+    assert!(done.contains(&"enqueue n2".to_owned()), "{done:?}");
+    assert_eq!(world.run("n2"), ["create h1 on n2"]);
+    // The end of a detach leaves nothing that says how the volume may be used.
+    let mut world = World::attached("1", "p1", "n1");
+    add_other(&mut world);
+    world.take_pod("p1");
+    world.put::<Node>(with_attached(node("n1"), &["1"], &[]));
+    assert_eq!(world.run("n1"), ["report []", "get nodes n1", "delete h1 on n1"]);
+    world.put::<Pod>(pod("p2", "n2", "x"));
+    assert_eq!(world.run("n2"), none(), "the detach is running");
+    world.take_attachment("1", "n1");
+    assert_eq!(world.run("n1"), ["enqueue n2"]);
+    assert_eq!(world.run("n2"), ["create h1 on n2"]);
+}
+
 /// The attach of `p1` on `n1` has failed, the pod is gone or not, the attachment has this status, and `p2` on `n2` needs the
 /// volume.
 fn failed_on_n1(is_gone: bool, status: Value) -> World {
@@ -306,10 +341,26 @@ fn uncertain_attachment_that_no_pod_needs_is_deleted_before_another_node_gets_th
     world.put::<Node>(with_attached(node("n1"), &[], &["1"]));
     assert_eq!(world.run("n1"), none());
     assert_eq!(world.run("n2"), ["get h1 on n1", "enqueue n1"]);
+    world.take::<Node>(&Key::cluster("n1"));
+    assert_eq!(world.run("n1"), none(), "nor is what a deleted node reported last");
     // Without another node that needs it, the assumption holds.
     let mut world = failed_on_n1(true, json!({"attached": false}));
     world.take_pod("p2");
     assert_eq!(world.run("n1"), none());
+}
+
+/// Proves AD-57, AD-128.
+#[test]
+fn unneeded_attachment_that_says_attached_after_its_attach_has_failed_is_deleted() {
+    let mut world = failed_on_n1(true, json!({"attached": true}));
+    let waiting = "event Warning FailedAttachVolume on Pod a/p2 p2: Waiting for detach for volume \"pv1\" Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node";
+    assert_eq!(world.run("n2"), [waiting, "enqueue n1"]);
+    assert_eq!(world.requeue("n2"), "requeue after 1s", "it is checked again");
+    assert_eq!(world.run("n1"), ["get nodes n1", "delete h1 on n1"]);
+    assert_eq!(world.run("n2"), none(), "the detach is running");
+    world.take_attachment("1", "n1");
+    assert_eq!(world.run("n1"), ["enqueue n2"]);
+    assert_eq!(world.run("n2"), ["create h1 on n2"]);
 }
 
 /// Proves AD-57, AD-128.

@@ -231,3 +231,19 @@ fn unwanted_volume_that_verification_drops_is_not_detached() {
     world.put::<Node>(with_attached(node("n1"), &[], &[]));
     assert_eq!(world.run("n1"), none());
 }
+
+/// Proves AD-80, AD-81, AD-120.
+#[test]
+fn volume_that_verification_drops_is_attached_to_the_node_that_waits_for_it() {
+    let mut world = World::attached("1", "p1", "n1");
+    world.verify();
+    world.take_pod("p1");
+    world.put::<Pod>(pod("p2", "n2", "1"));
+    let waiting = world.run("n2");
+    assert!(waiting.len() == 1 && waiting[0].contains("Waiting for detach"), "{waiting:?}");
+    assert_eq!(world.requeue("n2"), "", "no time is waited for");
+    assert_eq!(world.take_attachment("1", "n1"), ["n1"]);
+    world.advance(60_000);
+    assert_eq!(world.verify(), ["get h1 on n1", "enqueue n1", "enqueue n2"]);
+    assert_eq!(world.run("n2"), ["create h1 on n2"]);
+}

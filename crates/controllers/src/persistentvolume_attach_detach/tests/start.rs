@@ -5,7 +5,11 @@ use keleustes_objects::{CsiDriver, Pod, VolumeAttachment};
 use super::*;
 
 fn restarted(prepare: impl FnOnce(&mut World)) -> World {
-    let mut world = World::empty(AttachDetachOptions::default());
+    restarted_with(AttachDetachOptions::default(), prepare)
+}
+
+fn restarted_with(options: AttachDetachOptions, prepare: impl FnOnce(&mut World)) -> World {
+    let mut world = World::empty(options);
     world.populate_with_volume("1", json!(["ReadWriteOnce"]));
     prepare(&mut world);
     world.start();
@@ -138,6 +142,39 @@ fn attachment_that_no_node_reports_counts_as_in_use_until_the_node_changes() {
     assert_eq!(world.run("n3"), none());
     world.advance(360_001);
     assert_eq!(world.run("n3"), ["delete h1 on n3"]);
+}
+
+/// Proves AD-35, AD-128, AD-153.
+#[test]
+fn attachment_on_a_missing_node_is_deleted_at_once_if_a_pod_on_another_node_needs_the_volume() {
+    let left_on_n3 = |world: &mut World| {
+        world.put_attachment("1", "n3", json!({"attached": true}));
+    };
+    let needed_on_n1 = |world: &mut World| {
+        left_on_n3(world);
+        world.put::<Pod>(pod("p2", "n1", "1"));
+    };
+    for disabled in [false, true] {
+        let options = AttachDetachOptions { disable_force_detach_on_timeout: disabled, ..Default::default() };
+        let mut world = restarted_with(options, needed_on_n1);
+        assert_eq!(world.run("n3"), ["get nodes n3", "delete h1 on n3"], "disabled: {disabled}");
+        assert_eq!(world.run("n1"), none(), "the detach is running");
+        world.take_attachment("1", "n3");
+        assert_eq!(world.run("n3"), ["enqueue n1"]);
+        assert_eq!(world.run("n1"), ["create h1 on n1"]);
+    }
+    // The pod comes later.
+    let mut world = restarted(left_on_n3);
+    assert_eq!(world.run("n3"), none());
+    world.put::<Pod>(pod("p2", "n1", "1"));
+    let waiting = world.run("n1");
+    assert!(waiting[0].contains("Waiting for detach") && waiting[1] == "enqueue n3", "{waiting:?}");
+    assert_eq!(world.run("n3"), ["get nodes n3", "delete h1 on n3"]);
+    // A node that only the server knows has the volume in use.
+    let mut world = restarted(needed_on_n1);
+    let live = with_attached(node("n3"), &["1"], &["1"]);
+    world.cluster = std::mem::take(&mut world.cluster).with_live::<Node>(live);
+    assert_eq!(world.run("n3"), ["get nodes n3", "enqueue n1"], "nothing is deleted");
 }
 
 /// Proves AD-31, AD-62.
