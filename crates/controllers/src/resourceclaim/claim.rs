@@ -46,7 +46,8 @@ enum Verdict {
     Keep,
     /// It is gone or done.
     Drop,
-    /// The cache does not hold it; the scheduler may know a pod that this cache has not seen.
+    /// The cache does not hold it, or another object of its name, perhaps its predecessor: the scheduler may know a pod that
+    /// this cache has not seen.
     LookUp(Resource),
 }
 
@@ -63,14 +64,15 @@ fn judge(
         ("", "pods") => match view.get::<Pod>(&key) {
             _ if is_deleted() => Verdict::Drop,
             None => Verdict::LookUp(Pod::RESOURCE),
-            Some(pod) if pod.meta.uid != consumer.uid || is_done(pod) => Verdict::Drop,
+            Some(pod) if pod.meta.uid != consumer.uid => Verdict::LookUp(Pod::RESOURCE),
+            Some(pod) if is_done(pod) => Verdict::Drop,
             Some(_) => Verdict::Keep,
         },
         (SCHEDULING_GROUP, "podgroups") if options.enable_workload_claims => match view.get::<PodGroup>(&key)
         {
             _ if is_deleted() => Verdict::Drop,
             None => Verdict::LookUp(PodGroup::RESOURCE),
-            Some(group) if group.meta.uid != consumer.uid => Verdict::Drop,
+            Some(group) if group.meta.uid != consumer.uid => Verdict::LookUp(PodGroup::RESOURCE),
             Some(_) => Verdict::Keep,
         },
         // A consumer of an unknown kind may still use the claim.

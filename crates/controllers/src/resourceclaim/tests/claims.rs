@@ -65,6 +65,16 @@ fn pod_that_is_not_cached_is_read_before_its_reservation_is_removed() {
     for mut cluster in [reserved(), reserved().live::<Pod>(other)] {
         assert!(cluster.claim("c").starts_with(&format!("{GET}{STATUS}")));
     }
+    // The cache still holds the pod that was replaced.
+    let replaced = || {
+        let mut cluster = reserved();
+        let mut predecessor = named("web");
+        predecessor["metadata"]["uid"] = json!("u-old");
+        cluster.put::<Pod>(predecessor);
+        cluster
+    };
+    assert_eq!(replaced().live::<Pod>(named("web")).claim("c"), GET);
+    assert!(replaced().claim("c").starts_with(&format!("{GET}{STATUS}")));
     for reason in [ErrorReason::Forbidden, ErrorReason::Unavailable] {
         let mut cluster = reserved().failing::<Pod>("get", "web", reason);
         assert_eq!(cluster.claim("c"), format!("{GET}retry: reading pods a/web: refused\n"));
