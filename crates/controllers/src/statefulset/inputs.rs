@@ -49,9 +49,9 @@ fn ordinal(set: &str, pod: &str) -> Option<i32> {
 }
 
 /// The ordinals in range.
-fn ordinals(set: &StatefulSet) -> std::ops::Range<i32> {
-    let start = set.spec.ordinals.start;
-    start..start.saturating_add(set.spec.replicas)
+fn ordinals(set: &StatefulSet) -> impl Iterator<Item = i32> + use<> {
+    let start = i64::from(set.spec.ordinals.start);
+    (start..start + i64::from(set.spec.replicas)).map_while(|ordinal| i32::try_from(ordinal).ok())
 }
 
 impl Gathered {

@@ -76,6 +76,9 @@ fn in_order_each_pod_waits_for_the_previous_one() {
     let from_five = with_field(set(2), "/spec/ordinals", json!({"start": 5}));
     assert_eq!(pod_actions(cluster(from_five.clone(), [])), ["create web-5"]);
     assert_eq!(pod_actions(cluster(from_five, [pod(5), pod(6)])), Vec::<String>::new());
+    let last = with_field(set(1), "/spec/ordinals", json!({"start": i32::MAX}));
+    assert_eq!(pod_actions(cluster(last.clone(), [])), ["create web-2147483647"]);
+    assert!(pod_actions(cluster(last, [pod(i32::MAX)])).is_empty());
 }
 
 /// Proves STS-53, STS-54.
