@@ -40,6 +40,9 @@ pub(super) async fn report(
     let key = definition_of(resource);
     for tries_left in (0..TRIES).rev() {
         let Some(definition) = cx.fetch::<CustomResourceDefinition>(&key).await? else { return Ok(()) };
+        if was_reported(&definition, report) {
+            return Ok(());
+        }
         let write = Write::apply(&definition, FIELD_MANAGER, fields(&definition, report, now))
             .on_subresource("status")
             .on_failure(OnFailure::ReturnOutcome)
@@ -55,6 +58,13 @@ pub(super) async fn report(
         }
     }
     unreachable!("the last try returns")
+}
+
+/// Whether an earlier try has reported the end: the start sets the condition to True. Its generation is that of the report,
+/// not of the start, so it says no more which versions objects may be stored in.
+fn was_reported(definition: &CustomResourceDefinition, report: Report<'_>) -> bool {
+    let migrating = definition.conditions.of_type(STORAGE_MIGRATING);
+    matches!(report, Report::Ended { .. }) && migrating.is_some_and(|condition| !condition.is_true())
 }
 
 /// The applied fields. The resourceVersion makes the write fail if the definition has changed since it was read.

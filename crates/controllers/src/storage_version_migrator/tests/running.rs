@@ -208,6 +208,19 @@ fn stored_versions_are_trimmed_if_the_definition_did_not_change_meanwhile() {
     assert_eq!(end_of("Failed", Some(2)), (failed, json!(["v1", "v2"])));
 }
 
+/// The first report has replaced the generation of the start.
+#[test]
+fn end_that_was_reported_is_not_reported_again() {
+    let mut reported = definition(Some(3));
+    let condition = &mut reported["status"]["conditions"][1];
+    condition["status"] = json!("False");
+    condition["reason"] = json!("MigrationSucceeded");
+    let mut cluster = cluster(RUNNER, &[migration("m", NOW, ended("Succeeded"))])
+        .with_live::<CustomResourceDefinition>(reported);
+    let transcript = reconcile(&mut cluster);
+    assert!(!transcript.contains("apply ") && transcript.contains("put storageversionmigrations"), "{transcript}");
+}
+
 /// Proves SVM-75.
 #[test]
 fn stored_versions_stay_if_the_server_keeps_no_observed_generation() {
