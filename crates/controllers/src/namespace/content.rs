@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{ApiError, ApiResource, ErrorReason, Kind, PartialObjectMeta, Resource, Time};
+use keleustes_objects::{ApiError, ApiResource, ErrorReason, Kind, PartialObjectMeta, Resource, Time, Uid};
 use keleustes_plan::{Context, OnFailure, Outcome, Plan, PropagationPolicy, ReconcileError, Target, Write};
 
 use super::conditions::discovery_failure_message;
@@ -174,7 +174,8 @@ async fn delete_pods(
 /// Deletes the objects of resources in parallel and returns what remains of those that were not empty.
 ///
 /// Some objects are served by two resources, as events are. A resource whose first object was already
-/// returned by another one is not deleted again, but its final list is checked like any other.
+/// returned by another one is not deleted again, but its final list is checked like any other. An aggregated API may
+/// serve objects without UIDs, which are all taken for different ones.
 async fn delete_resources(
     cx: &mut Context<'_>,
     namespace: &str,
@@ -182,10 +183,11 @@ async fn delete_resources(
 ) -> Vec<(Resource, Remaining)> {
     let lists = list_each(cx, namespace, resources, Some(1)).await;
     let (mut non_empty, mut duplicates, mut seen_uids) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let mut is_new = |uid: &Uid| uid.is_empty() || seen_uids.insert(uid.clone());
     for (one, list_each) in resources.iter().zip(lists) {
         match list_each {
             Ok(Some(first)) if first.is_empty() => {}
-            Ok(Some(first)) if !first.iter().all(|object| seen_uids.insert(object.meta.uid.clone())) => {
+            Ok(Some(first)) if !first.iter().map(|object| &object.meta.uid).all(&mut is_new) => {
                 duplicates.push(*one);
             }
             // A resource that cannot be listed, or whose list failed, may contain objects.

@@ -680,3 +680,19 @@ fn objects_served_by_two_resources_are_deleted_once() {
     ];
     assert_eq!(steps(&transcript)[..7], wanted);
 }
+
+/// An aggregated API may serve such objects.
+#[test]
+fn objects_without_uid_are_deleted_through_every_resource() {
+    let parts = Resource::namespaced("example.org", "v1", "parts", "Part");
+    let tools = Resource::namespaced("example.org", "v1", "tools", "Tool");
+    let without_uid = || json!({"metadata": {"namespace": "a", "name": "e"}});
+    let mut cluster = cluster(without_failures())
+        .with_discovery(Ok(served(vec![api(&parts, ALL), api(&tools, ALL)])))
+        .with_live_resource(&parts, without_uid())
+        .with_live_resource(&tools, without_uid());
+    let transcript = cluster.reconcile(&the_loop(), Key::cluster("a"));
+    for resource in ["parts.example.org", "tools.example.org"] {
+        assert!(steps(&transcript).contains(&&*collection(resource)), "{transcript}");
+    }
+}
