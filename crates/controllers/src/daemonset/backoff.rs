@@ -26,9 +26,13 @@ impl FailedPodBackoff {
         self.0.get(key).filter(|backoff| backoff.is_waiting(now)).map(Backoff::delay)
     }
 
+    /// Forgets the backoffs that have expired, once for all deletions of a reconcile.
+    pub(super) fn drop_expired(&mut self, now: Duration) {
+        self.0.retain(|_, backoff| now.saturating_sub(backoff.failed_at()) <= EXPIRES_AFTER);
+    }
+
     /// Records a deletion and doubles the delay.
     pub(super) fn record_deletion(&mut self, key: BackoffKey, now: Duration) {
-        self.0.retain(|_, backoff| now.saturating_sub(backoff.failed_at()) <= EXPIRES_AFTER);
         self.0.entry(key).or_default().record_failure(now, FIRST, LONGEST);
     }
 }
@@ -54,6 +58,7 @@ mod tests {
         }
         assert_eq!(backoff.delay(&key, now), Some(LONGEST));
         now += EXPIRES_AFTER + Duration::from_secs(1);
+        backoff.drop_expired(now);
         backoff.record_deletion(key.clone(), now);
         assert_eq!(backoff.delay(&key, now), Some(FIRST));
         assert_eq!(backoff.delay(&(Uid::from("u"), 2, InternedStr::from("n")), now), None);

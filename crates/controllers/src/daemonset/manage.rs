@@ -51,6 +51,7 @@ impl DaemonPodChanges {
 
 /// Decides for all nodes.
 pub(super) fn pod_changes(inputs: &Inputs, hash: &str, backoff: &mut FailedPodBackoff) -> DaemonPodChanges {
+    backoff.drop_expired(inputs.monotonic);
     let mut changes = DaemonPodChanges::default();
     let surges = inputs.max_surge(1) > 0;
     for (node, state) in &inputs.nodes {

@@ -59,11 +59,13 @@ fn add_tolerations(spec: &mut Value) {
 
 /// The body of a DaemonSet's pods, without the node affinity.
 pub(super) fn pod_body(set: &DaemonSet, hash: &str) -> Result<Value, &'static str> {
-    let mut body = pod_from_template::<DaemonSet>(&set.spec.template.json(), &set.meta)?;
-    body["metadata"]["labels"][REVISION_HASH] = json!(hash);
+    let mut template = set.spec.template.json();
+    let labels = &mut template.entry("metadata").or_insert_with(|| json!({}))["labels"];
+    labels[REVISION_HASH] = json!(hash);
     if let Some(generation) = set.template_generation() {
-        body["metadata"]["labels"][TEMPLATE_GENERATION] = json!(generation.to_string());
+        labels[TEMPLATE_GENERATION] = json!(generation.to_string());
     }
+    let mut body = pod_from_template::<DaemonSet>(&template, &set.meta)?;
     add_tolerations(&mut body["spec"]);
     Ok(body)
 }

@@ -85,12 +85,14 @@ fn a_pod_has_the_revision_hash_and_the_template_generation() {
     assert_eq!(pod["spec"]["unknownField"], json!({"a": 1}));
 }
 
-/// A template without labels makes no pod.
+/// The label of the revision is enough for a pod: a selector may match pods without certain labels.
 #[test]
-fn a_template_without_labels_is_an_error() {
-    let unlabelled = with_field(set(), "/spec/template/metadata", json!({}));
-    let transcript = transcript_of(bare(unlabelled, [node("n")], []));
-    assert!(transcript.ends_with("retry: unable to create pods, no labels\n"), "{transcript}");
+fn a_template_without_labels_makes_pods_with_the_label_of_their_revision() {
+    for metadata in [json!({}), Value::Null] {
+        let unlabelled = with_field(set(), "/spec/template/metadata", metadata);
+        let transcript = transcript_of(bare(unlabelled, [node("n")], []));
+        assert!(transcript.contains("create pods a/") && !transcript.contains("no labels"), "{transcript}");
+    }
 }
 
 /// Proves DS-54, DS-112.
