@@ -29,9 +29,9 @@ impl IntOrString {
     pub fn scaled(&self, total: i32, rounding: Rounding) -> Option<i32> {
         let percent = match self {
             Self::Int(number) => return Some(*number),
-            Self::String(text) => i64::from(text.strip_suffix('%')?.parse::<i32>().ok()?),
+            Self::String(text) => text.strip_suffix('%')?.parse::<i64>().ok()?,
         };
-        let hundredths = percent * i64::from(total);
+        let hundredths = i128::from(percent) * i128::from(total);
         let whole = match rounding {
             Rounding::Down => hundredths.div_euclid(100),
             Rounding::Up => -(-hundredths).div_euclid(100),
@@ -69,6 +69,8 @@ mod tests {
             ("\"1%\"", 0, Some(0), Some(0)),
             ("\"200%\"", 7, Some(14), Some(14)),
             ("\"100%\"", i32::MAX, Some(i32::MAX), Some(i32::MAX)),
+            ("\"3000000000%\"", 5, Some(150_000_000), Some(150_000_000)),
+            ("\"9223372036854775807%\"", 5, Some(i32::MAX), Some(i32::MAX)),
             ("\"http\"", 4, None, None),
             ("\"1.5%\"", 4, None, None),
             ("\"5\"", 4, None, None),

@@ -62,18 +62,18 @@ const OVERLOAD: f64 = 0.2;
 impl ZoneCpuRatios {
     /// Sums up the nodes by zone.
     pub(super) fn of(nodes: impl IntoIterator<Item = NodeCpu>) -> Self {
-        let mut milli_by_zone: BTreeMap<InternedStr, i64> = BTreeMap::new();
+        let mut milli_by_zone: BTreeMap<InternedStr, i128> = BTreeMap::new();
         for node in nodes {
             if node.zone.is_empty() || node.cpu_milli == 0 {
                 return Self::Insufficient;
             }
-            *milli_by_zone.entry(node.zone).or_default() += node.cpu_milli;
+            *milli_by_zone.entry(node.zone).or_default() += i128::from(node.cpu_milli);
         }
-        let total: i64 = milli_by_zone.values().sum();
+        let total: i128 = milli_by_zone.values().sum();
         if milli_by_zone.len() < 2 || total == 0 {
             return Self::Insufficient;
         }
-        let ratio = |(zone, milli)| (zone, as_float(milli) / as_float(total));
+        let ratio = |(zone, milli)| (zone, milli as f64 / total as f64);
         Self::Ratios(milli_by_zone.into_iter().map(ratio).collect())
     }
 
@@ -200,6 +200,11 @@ mod tests {
             panic!("two zones")
         };
         assert_eq!(ratios.into_values().collect::<Vec<_>>(), [0.75, 0.25]);
+        // A node may report any number.
+        let ZoneCpuRatios::Ratios(ratios) = zones(&[("a", i64::MAX), ("a", i64::MAX), ("b", i64::MAX)]) else {
+            panic!("two zones")
+        };
+        assert_eq!(ratios.into_values().collect::<Vec<_>>(), [2.0 / 3.0, 1.0 / 3.0]);
         for nodes in [&[][..], &[("a", 1000)], &[("a", 1000), ("", 1000), ("b", 1)], &[("a", 1000), ("b", 0)]]
         {
             assert_eq!(zones(nodes), ZoneCpuRatios::Insufficient, "{nodes:?}");
