@@ -116,14 +116,14 @@ impl Autoscalers {
         };
         let target_name = format!("Deployment {}/{}", request.namespace, request.name);
         let mut refused = format!("{target_name} has no autoscaler");
-        let is_permitted =
-            target.specs.iter().any(|(_, spec)| match target.check_spec(spec, from, to, &change) {
-                Ok(()) => true,
-                Err(why) => {
-                    refused = format!("{target_name} is scaled from {from} to {to}, {why}");
-                    false
-                }
-            });
+        let acting = target.acting_specs(change.sent_at);
+        let is_permitted = acting.into_iter().any(|spec| match target.check_spec(spec, from, to, &change) {
+            Ok(()) => true,
+            Err(why) => {
+                refused = format!("{target_name} is scaled from {from} to {to}, {why}");
+                false
+            }
+        });
         if !is_permitted {
             return Err(refused);
         }
@@ -137,6 +137,14 @@ impl Autoscalers {
 }
 
 impl Target {
+    /// The specs that a manager may act on: the present one, and those that were replaced a moment ago.
+    fn acting_specs(&self, at: Duration) -> Vec<&Value> {
+        let replaced_at = self.specs.iter().skip(1).map(|(since, _)| *since).chain([Duration::MAX]);
+        let is_known = |replaced_at: Duration| replaced_at.saturating_add(KNOWN_WITHIN) > at;
+        let acting = self.specs.iter().zip(replaced_at).filter(|(_, replaced_at)| is_known(*replaced_at));
+        acting.map(|((_, spec), _)| spec).collect()
+    }
+
     /// Whether a spec permits a new size.
     fn check_spec(&self, spec: &Value, from: i64, to: i64, change: &SizeChange) -> Result<(), String> {
         let (min, max) = bounds(spec);
@@ -168,10 +176,7 @@ impl Target {
     /// Records a change as the original does: not for a spec without a behavior, and in the place of an earlier one in the
     /// same direction that is older than all periods of the spec. A later spec with longer periods misses that one.
     fn remember(&mut self, mut change: SizeChange) {
-        let replaced_at = self.specs.iter().skip(1).map(|(since, _)| *since).chain([Duration::MAX]);
-        let may_act = |replaced_at: Duration| replaced_at.saturating_add(KNOWN_WITHIN) > change.sent_at;
-        let acting = self.specs.iter().zip(replaced_at).filter(|(_, replaced_at)| may_act(*replaced_at));
-        let acting: Vec<&Value> = acting.map(|((_, spec), _)| spec).collect();
+        let acting = self.acting_specs(change.sent_at);
         change.is_remembered = acting.iter().all(|spec| !spec["behavior"].is_null());
         let periods = acting.iter().map(|spec| longest_period(spec, change.direction()));
         let since = change.sent_at.saturating_sub(periods.min().unwrap_or_default());
@@ -296,6 +301,18 @@ mod tests {
         assert!(why.contains("from 4 to 5, beyond the bounds 1 to 4"), "{why}");
         let mut unknown = (Autoscalers::default(), ApiServer::default());
         assert!(rescale(&mut unknown, 1, 1, 2).unwrap_err().contains("has no autoscaler"));
+    }
+
+    #[test]
+    fn bounds_that_were_replaced_long_ago_permit_nothing() {
+        let mut checked = checker(1);
+        let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/oar";
+        let mut change = observed(100, "user", Method::PUT, path, Value::Null);
+        change.after = Some(Arc::new(json!({"spec": autoscaler("oar", 0)["spec"]})));
+        checked.0.on_write(&change, &checked.1).unwrap();
+        rescale(&mut checked, 219, 4, 5).unwrap();
+        let why = rescale(&mut checked, 221, 4, 5).unwrap_err();
+        assert!(why.contains("from 4 to 5, beyond the bounds 1 to 4"), "{why}");
     }
 
     #[test]
