@@ -201,7 +201,8 @@ mod tests {
         };
         assert_eq!(ratios.into_values().collect::<Vec<_>>(), [0.75, 0.25]);
         // A node may report any number.
-        let ZoneCpuRatios::Ratios(ratios) = zones(&[("a", i64::MAX), ("a", i64::MAX), ("b", i64::MAX)]) else {
+        let ZoneCpuRatios::Ratios(ratios) = zones(&[("a", i64::MAX), ("a", i64::MAX), ("b", i64::MAX)])
+        else {
             panic!("two zones")
         };
         assert_eq!(ratios.into_values().collect::<Vec<_>>(), [2.0 / 3.0, 1.0 / 3.0]);

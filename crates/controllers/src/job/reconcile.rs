@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use keleustes_objects::{Job, JobStatus, Key, Pod};
 use keleustes_plan::{
-    Applied, Context, Delay, Effects, InvolvedObject, Memory, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler,
-    Requeue,
+    Applied, Context, Delay, Effects, InvolvedObject, Memory, Outcome, Plan, PlannedEvent, ReconcileError,
+    Reconciler, Requeue,
 };
 
 use super::memory::JobMemory;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use keleustes_objects::{ArcStr, Key, Lease, NO_EXECUTE, Node, Object as _};
 use keleustes_plan::{
-    Context, Loop, Memory, Now, Pass, Plan, PlannedEvent, RateLimiter, ReconcileError, Reconciler, Requeue, View,
+    Context, Loop, Memory, Now, Pass, Plan, PlannedEvent, RateLimiter, ReconcileError, Reconciler, Requeue,
+    View,
 };
 
 use super::NodeLifecycleOptions;

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use keleustes_objects::{
-    ApiError, ErrorReason, Key, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSource, Pod, PodPhase,
-    Quantity,
+    ApiError, ErrorReason, Key, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSource, Pod,
+    PodPhase, Quantity,
 };
 use keleustes_plan::{Context, InvolvedObject, OnFailure, Outcome, Plan, PlannedEvent, Write};
 use serde_json::{Value, json};

@@ -169,8 +169,7 @@ fn a_job_that_exceeds_its_active_deadline_fails() {
 /// Proves JOB-47. The backoff of the error may be longer than the time that is left.
 #[test]
 fn a_job_whose_reconcile_fails_is_enqueued_at_its_deadline() {
-    let started =
-        || job(&json!({"spec": {"activeDeadlineSeconds": 30}, "status": {"startTime": at(-12)}}));
+    let started = || job(&json!({"spec": {"activeDeadlineSeconds": 30}, "status": {"startTime": at(-12)}}));
     let is_enqueued = |fixture: JobFixture| {
         let mut fixture = fixture;
         let transcript = fixture.reconcile();
@@ -178,9 +177,9 @@ fn a_job_whose_reconcile_fails_is_enqueued_at_its_deadline() {
         transcript.0.contains("enqueue a/j after 18s\n")
     };
     assert!(is_enqueued(JobFixture::of(started()).failing("create", "", ErrorReason::Forbidden)));
-    assert!(is_enqueued(JobFixture::of(started()).failing_job("put", ErrorReason::Forbidden, None)));
+    assert!(is_enqueued(JobFixture::of(started()).failing_job("update", ErrorReason::Forbidden, None)));
     let suspended = merged(&started(), &json!({"spec": {"suspend": true}}));
-    assert!(!is_enqueued(JobFixture::of(suspended).failing_job("put", ErrorReason::Forbidden, None)));
+    assert!(!is_enqueued(JobFixture::of(suspended).failing_job("update", ErrorReason::Forbidden, None)));
 }
 
 /// Proves JOB-48.

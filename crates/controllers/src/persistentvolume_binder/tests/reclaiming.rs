@@ -224,7 +224,10 @@ fn recycler_pod_is_deleted_and_decides_nothing_if_the_policy_has_changed() {
         pod.map(|phase| cluster.put::<Pod>(&a_loop, recycler_pod(phase)));
         let transcript = sync_volume(&mut cluster, &a_loop);
         assert_eq!(transcript.contains("delete pods default/recycler-for-pv because"), pod.is_some());
-        assert!(!transcript.contains("put persistentvolumes") && !transcript.contains("event "), "{transcript}");
+        assert!(
+            !transcript.contains("put persistentvolumes") && !transcript.contains("event "),
+            "{transcript}"
+        );
     };
     ended("Retain", Some("Succeeded"));
     ended("Retain", Some("Failed"));
@@ -249,10 +252,8 @@ fn volume_that_was_in_use_since_its_recycler_pod_was_created_is_scrubbed_again()
         "{available}"
     );
     cluster.take::<Pod>(&a_loop, &Key::namespaced("default", "recycler-for-pv"));
-    cluster.put::<PersistentVolume>(
-        &a_loop,
-        with(recyclable(), &[("/metadata/resourceVersion", json!("99"))]),
-    );
+    cluster
+        .put::<PersistentVolume>(&a_loop, with(recyclable(), &[("/metadata/resourceVersion", json!("99"))]));
     let released = sync_volume(&mut cluster, &a_loop);
     assert!(released.contains("create pods default/recycler-for-pv"), "{released}");
     assert!(!released.contains("VolumeRecycled"), "{released}");
@@ -267,7 +268,8 @@ fn recycler_pod_of_a_deleted_volume_is_deleted_when_it_has_ended() {
     cluster.put::<Pod>(&a_loop, recycler_pod("Running"));
     cluster.take::<PersistentVolume>(&a_loop, &volume_key("pv"));
     assert_eq!(sync_volume(&mut cluster, &a_loop), "");
-    assert_eq!(cluster.put::<Pod>(&a_loop, recycler_pod("Succeeded")), ["pv"]);
+    let succeeded = with(recycler_pod("Succeeded"), &[("/metadata/resourceVersion", json!("4"))]);
+    assert_eq!(cluster.put::<Pod>(&a_loop, succeeded), ["pv"]);
     let ended = sync_volume(&mut cluster, &a_loop);
     assert!(ended.starts_with("delete pods default/recycler-for-pv because"), "{ended}");
     assert_eq!(sync_volume(&mut cluster, &a_loop), "");

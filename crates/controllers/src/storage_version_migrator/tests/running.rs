@@ -218,7 +218,10 @@ fn end_that_was_reported_is_not_reported_again() {
     let mut cluster = cluster(RUNNER, &[migration("m", NOW, ended("Succeeded"))])
         .with_live::<CustomResourceDefinition>(reported);
     let transcript = reconcile(&mut cluster);
-    assert!(!transcript.contains("apply ") && transcript.contains("put storageversionmigrations"), "{transcript}");
+    assert!(
+        !transcript.contains("apply ") && transcript.contains("put storageversionmigrations"),
+        "{transcript}"
+    );
 }
 
 /// Proves SVM-75.

@@ -159,7 +159,9 @@ async fn owner_with_a_slash_in_its_name_is_absent() {
     let cluster = cluster_with_namespaces();
     let owner = object(&MAPS, "a/owner").create(&cluster).await;
     let _running = start(&cluster).await;
-    for (name, reference) in [("namespaced", "a/owner"), ("subresource", "owner/status"), ("above", "x/../owner")] {
+    for (name, reference) in
+        [("namespaced", "a/owner"), ("subresource", "owner/status"), ("above", "x/../owner")]
+    {
         object(&SECRETS, &format!("a/{name}"))
             .owned_by(&owner)
             .with_in_last_reference("name", json!(reference))
@@ -167,7 +169,7 @@ async fn owner_with_a_slash_in_its_name_is_absent() {
             .await;
     }
     wait(LONG).await;
-    let kept = ["configmaps a/owner", "secrets a/above <owner", "secrets a/subresource <owner"];
+    let kept = ["configmaps a/owner", "secrets a/above <x/../owner", "secrets a/subresource <owner/status"];
     assert_eq!(remaining(&cluster.server), kept);
 }
 
