@@ -52,6 +52,7 @@ pub fn controller(options: &EndpointsOptions) -> Controller {
                 verbs: &["create", "delete", "get", "list", "update", "watch"],
             },
             Grant { group: "", resource: "endpoints/restricted", verbs: &["create"] },
+            Grant { group: "", resource: "services", verbs: &["get"] },
         ])
         .with_loop(the_loop(options))
 }

@@ -45,11 +45,7 @@ impl EndpointsReconciler {
     async fn sync(&self, cx: &mut Context<'_>, key: &Key) -> Result<(), ReconcileError> {
         let plan = match cx.gather(|view| self.decide(view, key)) {
             Gathered::Decided(plan) => plan,
-            Gathered::Deleted(Some(endpoints)) => delete(&endpoints),
-            // A create may have taken effect without a response, or another client may have created the object.
-            Gathered::Deleted(None) => {
-                cx.fetch::<Endpoints>(key).await?.map_or_else(Plan::none, |live| delete(&live))
-            }
+            Gathered::Deleted(cached) => deletion(cx, key, cached).await?,
         };
         cx.apply(plan).await.all_done()
     }
@@ -78,7 +74,23 @@ fn leftovers(view: &View<'_>) -> Vec<Key> {
     all.map(|endpoints| endpoints.meta.key.clone()).collect()
 }
 
-fn delete(endpoints: &Endpoints) -> Plan {
-    let write = Write::delete(endpoints).because("the Service is deleted");
-    Plan::of(write.ignoring_errors(&[ErrorReason::NotFound]))
+/// Deletes the Endpoints of a Service that is deleted. The caches of Services and of Endpoints are not equally recent, so
+/// the Service may be a new one that only its cache does not show yet. What a user wrote into its Endpoints could not be
+/// restored, so the Service is read live first; if it exists, its event enqueues the key again.
+async fn deletion(
+    cx: &mut Context<'_>,
+    key: &Key,
+    cached: Option<Arc<Endpoints>>,
+) -> Result<Plan, ReconcileError> {
+    // A create may have taken effect without a response, or another client may have created the object.
+    let endpoints = match cached {
+        Some(cached) => Some(cached),
+        None => cx.fetch::<Endpoints>(key).await?.map(Arc::new),
+    };
+    let Some(endpoints) = endpoints else { return Ok(Plan::none()) };
+    if cx.fetch::<Service>(key).await?.is_some() {
+        return Ok(Plan::none());
+    }
+    let write = Write::delete(&*endpoints).because("the Service is deleted");
+    Ok(Plan::of(write.ignoring_errors(&[ErrorReason::NotFound])))
 }

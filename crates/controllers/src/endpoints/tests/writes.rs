@@ -22,12 +22,12 @@ fn endpoints_of_a_deleted_service_are_deleted() {
     let mut cluster = TestCluster::new();
     assert_eq!(cluster.sync(), "get endpoints a/web\n", "there are none");
     cluster.endpoints(json!({"metadata": metadata}));
-    assert_eq!(cluster.sync(), "delete endpoints a/web because the Service is deleted\n");
+    let deleted = "get services a/web\ndelete endpoints a/web because the Service is deleted\n";
+    assert_eq!(cluster.sync(), deleted);
     // The cache may lack what the server has.
     let mut stale = TestCluster::new();
     stale.rehearsal = stale.rehearsal.with_live::<Endpoints>(json!({"metadata": metadata}));
-    let wanted = "get endpoints a/web\ndelete endpoints a/web because the Service is deleted\n";
-    assert_eq!(stale.sync(), wanted);
+    assert_eq!(stale.sync(), format!("get endpoints a/web\n{deleted}"));
     let mut gone = TestCluster::new().failing("delete", ErrorReason::NotFound);
     gone.endpoints(json!({"metadata": metadata}));
     assert!(!gone.sync().contains("retry"));
@@ -37,6 +37,31 @@ fn endpoints_of_a_deleted_service_are_deleted() {
         let wanted = "retry: delete endpoints a/web because the Service is deleted: refused\n";
         assert!(failing.sync().ends_with(wanted), "{reason:?}");
     }
+}
+
+/// Proves EP-19, EP-70.
+#[test]
+fn endpoints_of_a_service_that_the_cache_does_not_show_yet_are_kept() {
+    let by_hand = json!({"metadata": {"namespace": "a", "name": "web", "uid": "e"},
+                         "subsets": [{"addresses": [{"ip": "1.1.1.1"}]}]});
+    let with_new_service = |mut cluster: TestCluster| {
+        let live = service(json!({"selector": null}));
+        cluster.rehearsal = cluster.rehearsal.with_live::<Service>(live);
+        cluster
+    };
+    let mut cached = with_new_service(TestCluster::new());
+    cached.endpoints(by_hand.clone());
+    assert_eq!(cached.sync(), "get services a/web\n");
+    let mut unknown = with_new_service(TestCluster::new());
+    unknown.rehearsal = unknown.rehearsal.with_live::<Endpoints>(by_hand.clone());
+    assert_eq!(unknown.sync(), "get endpoints a/web\nget services a/web\n");
+    // Without an answer nothing is deleted.
+    let mut silent = TestCluster::new();
+    silent.endpoints(by_hand);
+    let lost = ApiError::transport(ErrorReason::ConnectionLost, "lost");
+    silent.rehearsal = silent.rehearsal.failing::<Service>("get", &web(), lost);
+    let transcript = silent.sync();
+    assert!(transcript.contains("retry") && !transcript.contains("delete"), "{transcript}");
 }
 
 /// Proves EP-20, EP-21, EP-72, EP-73.
