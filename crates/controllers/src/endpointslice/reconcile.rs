@@ -98,6 +98,7 @@ impl EndpointSliceReconciler {
         }
         let trigger_time = self.memory.with(|memory| memory.begin_sync(&inputs.service, inputs.pods()));
         let address_types = AddressType::of(&inputs.service);
+        self.forget_unsupported_hints(&inputs, &address_types);
         let mut errors = SyncErrors::default();
         for address_type in &address_types {
             self.sync_address_type(cx, &inputs, *address_type, trigger_time, &mut errors).await;
@@ -156,6 +157,18 @@ impl EndpointSliceReconciler {
         record(cx, events).await;
     }
 
+    /// Forgets hints of address types that the Service does not have any more, before those of the others are set: all share
+    /// the state that says whether the Service has hints.
+    fn forget_unsupported_hints(&self, inputs: &Inputs, address_types: &[AddressType]) {
+        if inputs.slices.iter().all(|slice| is_supported(slice, address_types)) {
+            return;
+        }
+        let lost = [AddressType::Ipv4, AddressType::Ipv6];
+        for address_type in lost.into_iter().filter(|address_type| !address_types.contains(address_type)) {
+            self.memory.with(|memory| memory.remove_hint_counts(&inputs.service.meta.key, address_type));
+        }
+    }
+
     /// Deletes slices of address types that the Service does not have.
     async fn delete_unsupported_types(
         &self,
@@ -164,18 +177,9 @@ impl EndpointSliceReconciler {
         address_types: &[AddressType],
         errors: &mut SyncErrors,
     ) {
-        let is_supported = |slice: &EndpointSlice| {
-            address_types.iter().any(|address_type| slice.address_type == address_type.as_str())
-        };
-        let unsupported = inputs.slices.iter().filter(|slice| !is_supported(slice));
+        let unsupported = inputs.slices.iter().filter(|slice| !is_supported(slice, address_types));
         let writes: Vec<_> = unsupported.map(|slice| delete_unsupported_type(slice)).collect();
         if !writes.is_empty() {
-            for address_type in [AddressType::Ipv4, AddressType::Ipv6]
-                .into_iter()
-                .filter(|address_type| !address_types.contains(address_type))
-            {
-                self.memory.with(|memory| memory.remove_hint_counts(&inputs.service.meta.key, address_type));
-            }
             self.apply(cx, &inputs.service.meta.key, writes, errors).await;
         }
     }
@@ -236,6 +240,10 @@ impl EndpointSliceReconciler {
         let totals = self.memory.with(|memory| metrics::totals(memory));
         totals.into_iter().for_each(|measurement| cx.measure(measurement));
     }
+}
+
+fn is_supported(slice: &EndpointSlice, address_types: &[AddressType]) -> bool {
+    address_types.iter().any(|address_type| slice.address_type == address_type.as_str())
 }
 
 async fn record(cx: &mut Context<'_>, events: Vec<PlannedEvent>) {

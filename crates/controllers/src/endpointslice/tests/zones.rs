@@ -212,6 +212,22 @@ fn enabled_hints_are_remembered_per_service_not_per_address_type() {
     assert_eq!(cluster.sync().events, events);
 }
 
+/// Proves EPS-128.
+#[test]
+fn hints_of_a_lost_address_type_are_forgotten_before_the_others_are_set() {
+    let mut cluster = cluster(&[("a", 2), ("b", 2)]);
+    for (at, name) in ["a000", "a001", "b000", "b001"].iter().enumerate() {
+        let ips = json!([{"ip": format!("10.0.0.{at}")}, {"ip": format!("fd00::{at}")}]);
+        cluster.pod(with(pod_on(name, &format!("n-{}", &name[..1])), "status/podIPs", ips));
+    }
+    cluster.service(with(auto(), "spec/ipFamilies", json!(["IPv4", "IPv6"]))).sync_zones();
+    assert_eq!(cluster.sync().events, [ENABLED], "once for both address types");
+    assert_eq!(cluster.sync().events, [""; 0]);
+    let result = cluster.service(with(auto(), "spec/ipFamilies", json!(["IPv4"]))).sync();
+    assert_eq!((result.verbs(), &*result.events), (vec!["delete"], &[ENABLED.to_owned()][..]));
+    assert_eq!(cluster.sync().events, [""; 0], "the state is the one of the remaining address type");
+}
+
 /// Proves EPS-89.
 #[test]
 fn endpoints_that_are_not_ready_do_not_count() {
