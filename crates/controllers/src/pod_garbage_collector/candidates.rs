@@ -7,11 +7,9 @@ use keleustes_objects::taint_keys::OUT_OF_SERVICE;
 use keleustes_objects::{InternedStr, Key, Node, Object as _, Pod, PodPhase, Uid};
 use keleustes_plan::View;
 
-/// Pods by the reason to delete them. No pod is in two of the lists.
+/// Pods by the state of their node, which is a reason to delete them. No pod is in two of the lists.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
-    /// Terminated pods beyond the threshold, in order of deletion.
-    pub(super) terminated: Vec<Arc<Pod>>,
     /// Terminating pods on out-of-service nodes.
     pub(super) out_of_service: Vec<Arc<Pod>>,
     /// Pods bound to a node that is not cached.
@@ -23,9 +21,10 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    pub(super) fn gather(view: &View<'_>, threshold: i32) -> Self {
-        let mut candidates = Self { terminated: beyond_threshold(view, threshold), ..Self::default() };
-        let selected: BTreeSet<Uid> = candidates.terminated.iter().map(|pod| pod.meta.uid.clone()).collect();
+    /// The candidates among all pods but those that were handled already.
+    pub(super) fn gather(view: &View<'_>, handled: &[Arc<Pod>]) -> Self {
+        let mut candidates = Self::default();
+        let handled: BTreeSet<&Uid> = handled.iter().map(|pod| &pod.meta.uid).collect();
         for pod in view.all::<Pod>() {
             let list = if pod.node_name.is_empty() {
                 pod.is_terminating().then_some(&mut candidates.unscheduled)
@@ -35,7 +34,7 @@ impl Candidates {
                 candidates.unknown_nodes.insert(pod.node_name.clone());
                 Some(&mut candidates.without_node)
             };
-            if let Some(list) = list.filter(|_| !selected.contains(&pod.meta.uid)) {
+            if let Some(list) = list.filter(|_| !handled.contains(&pod.meta.uid)) {
                 list.push(pod.clone());
             }
         }
@@ -43,8 +42,8 @@ impl Candidates {
     }
 }
 
-/// The terminated pods beyond the threshold: evicted ones first, then the oldest.
-fn beyond_threshold(view: &View<'_>, threshold: i32) -> Vec<Arc<Pod>> {
+/// The terminated pods beyond the threshold, in order of deletion: evicted ones first, then the oldest.
+pub(super) fn beyond_threshold(view: &View<'_>, threshold: i32) -> Vec<Arc<Pod>> {
     let threshold = match usize::try_from(threshold) {
         Ok(threshold @ 1..) => threshold,
         _ => return Vec::new(),

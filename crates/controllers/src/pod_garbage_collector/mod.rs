@@ -21,7 +21,7 @@ use keleustes_plan::{
 use serde_json::json;
 
 use crate::disruption_target;
-use candidates::Candidates;
+use candidates::{Candidates, beyond_threshold};
 use quarantine::Quarantine;
 
 /// Options of the pod garbage collector.
@@ -115,15 +115,17 @@ impl Reconciler<Pass> for PodGc {
 impl PodGc {
     async fn collect(&self, cx: &mut Context<'_>) {
         let threshold = self.options.terminated_pod_threshold;
+        let (terminated, now) = cx.gather(|view| (beyond_threshold(view, threshold), view.now().wall));
+        force_delete(cx, &terminated, DeletionReason::Terminated, now).await;
+        // Deleting thousands of pods takes minutes, after which a node may be in service again.
         let (mut candidates, quarantined, now) = cx.gather(|view| {
-            let candidates = Candidates::gather(view, threshold);
+            let candidates = Candidates::gather(view, &terminated);
             let quarantined = self.quarantine.with(|quarantine| {
                 candidates.unknown_nodes.iter().for_each(|node| quarantine.admit(node, view.now().monotonic));
                 quarantine.release(view.now().monotonic)
             });
             (candidates, quarantined, view.now().wall)
         });
-        force_delete(cx, &candidates.terminated, DeletionReason::Terminated, now).await;
         force_delete(cx, &candidates.out_of_service, DeletionReason::OutOfService, now).await;
         let deleted_nodes = deleted_nodes(cx, &candidates, &quarantined).await;
         candidates.without_node.retain(|pod| deleted_nodes.contains(&pod.node_name));

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use keleustes_objects::{ApiError, ErrorReason};
-use keleustes_plan::Action;
+use keleustes_objects::{ApiError, DiscoveredResources, ErrorReason, Resource, TypeMeta};
 use keleustes_plan::rehearsal::RehearsalCluster;
+use keleustes_plan::{
+    Action, Applied, BoxFuture, Effects, FetchResult, ListRequest, ListResult, ReadRequest, ReconcileIo,
+    Step, View,
+};
 use serde_json::Value;
 
 use super::*;
@@ -138,6 +141,84 @@ fn steps_run_in_order_and_handle_each_pod_once() {
     assert_eq!(deleted(&first), ["both", "out", "unscheduled"]);
     // Deleted pods are still cached here; the quarantine of the orphan's node is over.
     assert_eq!(deleted(&second), ["both", "out", "orphan", "unscheduled"]);
+}
+
+/// Shows other caches as soon as a plan was applied.
+struct ChangingCaches {
+    caches: std::collections::VecDeque<RehearsalCluster>,
+    deleted: Vec<String>,
+}
+
+impl ReconcileIo for ChangingCaches {
+    fn with_view(&self, f: &mut dyn FnMut(&View<'_>)) {
+        f(&self.caches[0].view());
+    }
+
+    fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
+        let mut applied = Applied::default();
+        for write in plan.steps().iter().flat_map(Step::writes) {
+            self.deleted.push(write.target.key.name.to_string());
+            applied.outcomes.push(Outcome::done());
+        }
+        if self.caches.len() > 1 {
+            self.caches.pop_front();
+        }
+        Box::pin(async move { applied })
+    }
+
+    fn fetch<'a>(&'a mut self, _: &'a Resource, _: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>> {
+        Box::pin(async { Vec::new() })
+    }
+
+    fn fetch_metadata<'a>(&'a mut self, _: &'a Resource, _: &'a Key) -> BoxFuture<'a, FetchResult> {
+        unreachable!("not read by a collection")
+    }
+
+    fn resource_of<'a>(&'a mut self, _: &'a TypeMeta) -> BoxFuture<'a, Result<Option<Resource>, ApiError>> {
+        unreachable!("not read by a collection")
+    }
+
+    fn effects(&mut self, _: Effects) {}
+
+    fn list<'a>(&'a mut self, _: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {
+        unreachable!("not read by a collection")
+    }
+
+    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>> {
+        unreachable!("not read by a collection")
+    }
+
+    fn read<'a>(&'a mut self, _: &'a ReadRequest) -> BoxFuture<'a, FetchResult> {
+        unreachable!("not read by a collection")
+    }
+}
+
+/// Proves PGC-8, PGC-16.
+#[test]
+fn node_that_is_back_in_service_after_the_terminated_pods_are_deleted_keeps_its_pods() {
+    let cluster = |ready: &str, taint: &str| {
+        let cluster = test_cluster(1)
+            .with::<Node>(node("n", ready, taint))
+            .with::<Pod>(on("n", terminating(pod("x", "Running"))))
+            .with::<Pod>(on("", pod("old", "Failed")))
+            .with::<Pod>(on("", pod("older", "Failed")));
+        cluster.rehearsal
+    };
+    let out = || cluster("False", "node.kubernetes.io/out-of-service");
+    let deleted = |caches: [RehearsalCluster; 2]| {
+        let a_loop = test_cluster(1).a_loop;
+        let mut io = ChangingCaches { caches: caches.into(), deleted: Vec::new() };
+        {
+            let mut cx = Context::new(&mut io);
+            let item = Pass.into();
+            let collection = std::pin::pin!(a_loop.reconciler.reconcile_boxed(&mut cx, &item));
+            let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(collection.poll(&mut task).is_ready());
+        }
+        io.deleted
+    };
+    assert_eq!(deleted([out(), out()]), ["old", "x", "x"], "set to failed and deleted");
+    assert_eq!(deleted([out(), cluster("True", "")]), ["old"]);
 }
 
 /// Proves PGC-10, PGC-51.
