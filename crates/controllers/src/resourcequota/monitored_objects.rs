@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use keleustes_objects::quota::{Evaluator, is_ignored_by_quota, object_count_alias, object_count_name};
-use keleustes_objects::{ApiResource, InternedStr, Key, ObjectMeta, Resource, Uid};
+use keleustes_objects::{ApiResource, InternedStr, Key, ObjectMeta, Resource};
 use keleustes_plan::{Effects, Memory, Metric, Observer};
 
 use super::RESOURCE_CHANGES;
@@ -75,7 +75,7 @@ impl CountedResource {
     fn list(&mut self, metas: &[&ObjectMeta], unreadable: &[Key]) -> Vec<InternedStr> {
         let mut listed = BTreeMap::<InternedStr, BTreeSet<u64>>::new();
         for meta in metas {
-            listed.entry(meta.key.namespace.clone()).or_default().insert(hash_of(&meta.uid));
+            listed.entry(meta.key.namespace.clone()).or_default().insert(hash_of(meta));
         }
         let is_missing = |(namespace, known): &(&InternedStr, &BTreeSet<u64>)| {
             listed.get(*namespace).is_none_or(|listed| !known.is_subset(listed))
@@ -90,13 +90,13 @@ impl CountedResource {
 
     fn add(&mut self, meta: &ObjectMeta) {
         self.unreadable.remove(&meta.key);
-        self.objects.entry(meta.key.namespace.clone()).or_default().insert(hash_of(&meta.uid));
+        self.objects.entry(meta.key.namespace.clone()).or_default().insert(hash_of(meta));
     }
 
     fn remove(&mut self, meta: &ObjectMeta) {
         self.unreadable.remove(&meta.key);
         if let Some(objects) = self.objects.get_mut(&meta.key.namespace) {
-            objects.remove(&hash_of(&meta.uid));
+            objects.remove(&hash_of(meta));
             if objects.is_empty() {
                 self.objects.remove(&meta.key.namespace);
             }
@@ -104,9 +104,14 @@ impl CountedResource {
     }
 }
 
-fn hash_of(uid: &Uid) -> u64 {
+/// The hash of the UID. An aggregated API may serve objects without UIDs, which differ in their names.
+fn hash_of(meta: &ObjectMeta) -> u64 {
     let mut hasher = DefaultHasher::new();
-    uid.hash(&mut hasher);
+    if meta.uid.is_empty() {
+        meta.key.name.hash(&mut hasher)
+    } else {
+        meta.uid.hash(&mut hasher)
+    }
     hasher.finish()
 }
 

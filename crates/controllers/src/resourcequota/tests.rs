@@ -544,6 +544,26 @@ fn custom_resource_is_counted_from_when_it_is_monitored() {
     assert_eq!(test.used(), r#"{"count/gadgets.example.com":"0"}"#);
 }
 
+/// Proves RQ-36, RQ-37.
+#[test]
+fn objects_without_uids_are_counted_by_name() {
+    let gadgets = Resource::namespaced("example.com", "v1", "gadgets", "Gadget");
+    let mut test = Test::new().with::<ResourceQuota>(hard(json!({"count/gadgets.example.com": "5"})));
+    let observer = test.controller.observer.clone().unwrap();
+    let without_uid = |namespace: &str, name: &str| {
+        let mut meta = meta_of(namespace, name);
+        meta.uid = keleustes_objects::Uid::default();
+        meta
+    };
+    let listed = [without_uid("a", "g"), without_uid("a", "h"), without_uid("b", "g")];
+    observer.on_resource(&gadgets);
+    observer.on_list(&gadgets, &listed.iter().collect::<Vec<_>>(), &[], &mut Effects::default());
+    observer.on_update(&gadgets, &without_uid("a", "i"), &mut Effects::default());
+    assert_eq!(test.used(), r#"{"count/gadgets.example.com":"3"}"#);
+    observer.on_delete(&gadgets, &without_uid("a", "g"), &mut Effects::default());
+    assert_eq!(test.used(), r#"{"count/gadgets.example.com":"2"}"#);
+}
+
 /// Proves RQ-103.
 #[test]
 fn pod_that_is_stuck_terminating_is_released_by_a_later_sync() {
