@@ -59,8 +59,7 @@ impl ClusterState {
         self.nodes.entry(name.clone()).insert_entry(health).into_mut()
     }
 
-    /// Records the `Ready` condition that this process is about to write, so that it does not count as a
-    /// heartbeat.
+    /// Records the `Ready` condition that this process has written, so that it does not count as a heartbeat.
     pub(super) fn expect_unknown_condition(&mut self, node: &Node) {
         if let Some(health) = self.nodes.get_mut(&node.key().name) {
             health.expect_unknown_condition(node);

@@ -120,7 +120,7 @@ impl Health {
         self.probe_time.ago(now) > grace
     }
 
-    /// Records a condition that this process is about to write, so that it does not count as a heartbeat.
+    /// Records a condition that this process has written, so that it does not count as a heartbeat.
     pub(super) fn expect_unknown_condition(&mut self, node: &Node) {
         self.ready.get_or_insert(node.meta.creation_timestamp);
     }

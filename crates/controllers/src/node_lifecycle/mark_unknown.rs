@@ -121,8 +121,6 @@ impl Monitor {
         let (mut plan, mut writes, mut sent) = (Plan::none(), Vec::new(), Vec::new());
         for checked in nodes.iter_mut().filter(|checked| checked.health_status == HealthStatus::Expired) {
             if let Some(status) = unknown_status(&checked.node, now) {
-                self.cluster_state
-                    .with(|cluster_state| cluster_state.expect_unknown_condition(&checked.node));
                 let body = json!({"metadata": {"resourceVersion": checked.version}, "status": status});
                 let write = Write::patch(&*checked.node, PatchKind::Strategic, body).on_subresource("status");
                 writes.push(
@@ -140,6 +138,10 @@ impl Monitor {
             if let Outcome::Done { resource_version: version, .. } = outcome {
                 checked.version = version;
                 checked.health_status = HealthStatus::Known(Some(Ready::Unknown));
+                // Only now: after a failed write, a node without a status would seem to have lost its condition,
+                // which restarts its grace period.
+                self.cluster_state
+                    .with(|cluster_state| cluster_state.expect_unknown_condition(&checked.node));
                 record_not_ready(&mut events, checked);
             } else {
                 remaining.push(checked);

@@ -373,6 +373,35 @@ fn stale_lease_cache_marks_no_node_unknown() {
     );
 }
 
+/// Proves NLC-19, NLC-29.
+#[test]
+fn failed_status_patch_does_not_restart_the_startup_grace_period() {
+    let without_status = || {
+        let mut json = node("n", "True", &[]);
+        json["status"] = json!({});
+        json["metadata"]["creationTimestamp"] = json!("2027-01-15T07:59:30Z");
+        let mut cluster = test_cluster();
+        cluster.put::<Node>(json);
+        assert!(!cluster.actions().iter().any(|action| action.starts_with("patch")), "it is 30 s old");
+        cluster.later(35);
+        cluster
+    };
+    let patches = |cluster: &mut TestCluster| {
+        let actions = cluster.actions();
+        actions.iter().filter(|action| action.starts_with("patch nodes/status n")).count()
+    };
+    let key = Key::cluster("n");
+    let mut conflicting = without_status();
+    conflicting.failing::<Node>("patch", &key, ErrorReason::Conflict, 1);
+    assert_eq!(patches(&mut conflicting), 2, "the live node has no status either");
+    let mut unavailable = without_status();
+    unavailable.failing::<Node>("patch", &key, ErrorReason::Unavailable, 1);
+    unavailable.failing::<Node>("get", &key, ErrorReason::Unavailable, 1);
+    assert_eq!(patches(&mut unavailable), 1);
+    unavailable.later(5);
+    assert_eq!(patches(&mut unavailable), 1, "the next health check tries again");
+}
+
 /// Proves NLC-31.
 #[test]
 fn deleted_lease_does_not_protect_its_node_but_unreadable_lease_does() {
