@@ -59,6 +59,11 @@ impl ClusterState {
         self.nodes.entry(name.clone()).insert_entry(health).into_mut()
     }
 
+    /// Whether a live Lease of a node was renewed since the renewal that was observed last.
+    pub(super) fn lacks_heartbeat(&self, node: &Node, live: &Lease) -> bool {
+        self.nodes.get(&node.key().name).is_none_or(|health| health.is_before_renewal(live))
+    }
+
     /// Records the `Ready` condition that this process has written, so that it does not count as a heartbeat.
     pub(super) fn expect_unknown_condition(&mut self, node: &Node) {
         if let Some(health) = self.nodes.get_mut(&node.key().name) {

@@ -105,13 +105,16 @@ impl Health {
             health.ready = heartbeat(node);
             health.probe_time = ProbeTime::now(now);
         }
-        if let Some(lease) = lease
-            && last.lease.is_none_or(|saved| is_newer(lease.renew_time, saved))
-        {
+        if let Some(lease) = lease.filter(|lease| last.is_before_renewal(lease)) {
             health.lease = Some(lease.renew_time);
             health.probe_time = ProbeTime::now(now);
         }
         health
+    }
+
+    /// Whether a Lease is the first one, or was renewed since.
+    pub(super) fn is_before_renewal(&self, lease: &Lease) -> bool {
+        self.lease.is_none_or(|saved| is_newer(lease.renew_time, saved))
     }
 
     /// Whether the grace period has expired.

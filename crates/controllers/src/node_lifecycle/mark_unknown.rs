@@ -51,8 +51,10 @@ impl Monitor {
     }
 
     /// Reads the Leases of the expired nodes live. If one has another resourceVersion than the cached Lease,
-    /// the cache is stale: no node is marked in this health check, nor in later ones until the cache has
-    /// caught up.
+    /// the cache is stale: its node is not marked in this health check, nor any node in later ones until the
+    /// cache has caught up. If the Lease was renewed, the cache lacks a heartbeat and may lack those of other
+    /// nodes, so none is marked in this health check either. Any other change of a Lease is no heartbeat: who
+    /// may write one Lease must not keep all lost nodes from being marked.
     pub(super) async fn verify_leases(&self, cx: &mut Context<'_>, nodes: &mut [CheckedNode]) {
         let mut expired: Vec<&mut CheckedNode> =
             nodes.iter_mut().filter(|checked| checked.health_status == HealthStatus::Expired).collect();
@@ -64,9 +66,10 @@ impl Monitor {
         for (checked, answer) in expired.iter_mut().zip(answers) {
             match answer {
                 Ok(Some(live)) if live.meta.resource_version != checked.lease_version => {
-                    cache_is_stale = true;
-                    self.cluster_state.with(|cluster_state| {
+                    checked.health_status = HealthStatus::Skipped;
+                    cache_is_stale |= self.cluster_state.with(|cluster_state| {
                         cluster_state.require_lease_resource_version(&live.meta.resource_version);
+                        cluster_state.lacks_heartbeat(&checked.node, &live)
                     });
                 }
                 Ok(_) => {}

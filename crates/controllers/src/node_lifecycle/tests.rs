@@ -373,6 +373,29 @@ fn stale_lease_cache_marks_no_node_unknown() {
     );
 }
 
+/// Proves NLC-30.
+#[test]
+fn lease_that_changes_without_renewal_protects_only_its_own_node() {
+    let mut cluster = test_cluster();
+    cluster.put::<Node>(node("n", "True", &[])).put::<Node>(node("m", "True", &[]));
+    cluster.put::<Lease>(lease("n", 0)).put::<Lease>(lease("m", 0));
+    cluster.actions();
+    cluster.later(55);
+    let mut changed = lease("n", 0);
+    changed["metadata"]["resourceVersion"] = json!("500");
+    let rehearsal = std::mem::replace(&mut cluster.rehearsal, RehearsalCluster::of(&cluster.a_loop));
+    cluster.rehearsal = rehearsal.with_live::<Lease>(changed);
+    let actions = cluster.actions();
+    assert!(actions.contains(&"patch nodes/status m".to_owned()), "{actions:?}");
+    assert!(!actions.contains(&"patch nodes/status n".to_owned()), "{actions:?}");
+    // The cache catches up, and the Lease stays as it is.
+    cluster.put_unknown("m", "z");
+    cluster.version = 499;
+    cluster.put::<Lease>(lease("n", 0));
+    let actions = cluster.later(5).actions();
+    assert!(actions.contains(&"patch nodes/status n".to_owned()), "{actions:?}");
+}
+
 /// Proves NLC-19, NLC-29.
 #[test]
 fn failed_status_patch_does_not_restart_the_startup_grace_period() {
