@@ -373,6 +373,27 @@ fn stale_lease_cache_marks_no_node_unknown() {
     );
 }
 
+/// Proves NLC-13, NLC-30.
+#[test]
+fn lease_is_read_shortly_before_its_node_is_marked() {
+    let mut cluster = test_cluster();
+    let names: Vec<String> = (10..60).map(|number| format!("n{number}")).collect();
+    for name in &names {
+        cluster.put::<Node>(node(name, "True", &[])).put::<Lease>(lease(name, 0));
+    }
+    cluster.actions();
+    let actions = cluster.later(55).actions();
+    let requests: Vec<&String> = actions.iter().filter(|action| !action.starts_with("event")).collect();
+    for name in &names {
+        let at = |beginning: &str| {
+            let request = format!("{beginning}{name}");
+            requests.iter().position(|action| **action == request).expect("a request")
+        };
+        let between = at("patch nodes/status ") - at("get leases.coordination.k8s.io kube-node-lease/");
+        assert!(between <= 16, "{between} requests at a limited rate, in which {name} may come back");
+    }
+}
+
 /// Proves NLC-30.
 #[test]
 fn lease_that_changes_without_renewal_protects_only_its_own_node() {
