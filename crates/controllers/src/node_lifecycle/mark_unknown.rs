@@ -10,6 +10,9 @@ use serde_json::json;
 use super::health::{Ready, ready, unknown_status};
 use super::monitor::Monitor;
 
+/// As many nodes as the original handles in parallel.
+const NODES_AT_A_TIME: usize = 8;
+
 /// Attempts to patch a node's status, with a live read of the node between two attempts.
 const STATUS_PATCH_ATTEMPTS: usize = 5;
 
@@ -50,16 +53,42 @@ impl Monitor {
         if is_expired && !is_unknown { HealthStatus::Expired } else { HealthStatus::Known(ready(node)) }
     }
 
-    /// Reads the Leases of the expired nodes live. If one has another resourceVersion than the cached Lease,
-    /// the cache is stale: its node is not marked in this health check, nor any node in later ones until the
-    /// cache has caught up. If the Lease was renewed, the cache lacks a heartbeat and may lack those of other
-    /// nodes, so none is marked in this health check either. Any other change of a Lease is no heartbeat: who
+    /// Marks the expired nodes. Each request may wait for the rate limit of the controller's client, so a few nodes
+    /// are handled at a time: a node whose heartbeat returns meanwhile must not be marked.
+    pub(super) async fn mark_expired(&self, cx: &mut Context<'_>, nodes: &mut [CheckedNode]) {
+        let is_expired = |checked: &&mut CheckedNode| checked.health_status == HealthStatus::Expired;
+        let mut expired: Vec<&mut CheckedNode> = nodes.iter_mut().filter(is_expired).collect();
+        let mut cache_is_stale = false;
+        for batch in expired.chunks_mut(NODES_AT_A_TIME) {
+            if cache_is_stale {
+                batch.iter_mut().for_each(|checked| checked.health_status = HealthStatus::Skipped);
+                continue;
+            }
+            cx.gather(|view| {
+                for checked in batch.iter_mut() {
+                    let lease = lease_of(view, &checked.node.key().name);
+                    checked.health_status = self.health_status(&checked.node, lease.as_deref(), view.now());
+                    checked.lease_version = version_of(lease.as_deref());
+                }
+            });
+            if self.options.lease_circuit_breaker {
+                cache_is_stale = self.verify_leases(cx, batch).await;
+            }
+            self.mark_unknown(cx, batch).await;
+        }
+    }
+
+    /// Reads the Leases of expired nodes live. If one has another resourceVersion than the cached Lease, the cache is
+    /// stale: its node is not marked in this health check, nor any node in later ones until the cache has caught up. If
+    /// the Lease was renewed, the cache lacks a heartbeat and may lack those of other nodes, so no other node is marked
+    /// in this health check either; returns whether this is so. Any other change of a Lease is no heartbeat: who
     /// may write one Lease must not keep all lost nodes from being marked.
-    pub(super) async fn verify_leases(&self, cx: &mut Context<'_>, nodes: &mut [CheckedNode]) {
-        let mut expired: Vec<&mut CheckedNode> =
-            nodes.iter_mut().filter(|checked| checked.health_status == HealthStatus::Expired).collect();
-        let key =
-            |checked: &&mut CheckedNode| Key::namespaced(NODE_LEASE_NAMESPACE, &*checked.node.key().name);
+    async fn verify_leases(&self, cx: &mut Context<'_>, nodes: &mut [&mut CheckedNode]) -> bool {
+        let is_expired = |checked: &&mut &mut CheckedNode| checked.health_status == HealthStatus::Expired;
+        let mut expired: Vec<&mut &mut CheckedNode> = nodes.iter_mut().filter(is_expired).collect();
+        let key = |checked: &&mut &mut CheckedNode| {
+            Key::namespaced(NODE_LEASE_NAMESPACE, &*checked.node.key().name)
+        };
         let keys: Vec<Key> = expired.iter().map(key).collect();
         let answers = if keys.is_empty() { Vec::new() } else { cx.fetch_all::<Lease>(&keys).await };
         let mut cache_is_stale = false;
@@ -79,11 +108,12 @@ impl Monitor {
         if cache_is_stale {
             expired.iter_mut().for_each(|checked| checked.health_status = HealthStatus::Skipped);
         }
+        cache_is_stale
     }
 
     /// Sets the conditions of the expired nodes to `Unknown`. If a patch fails, the node is read live and
     /// checked again; a node that cannot be read either is skipped.
-    pub(super) async fn mark_unknown(&self, cx: &mut Context<'_>, nodes: &mut [CheckedNode]) {
+    async fn mark_unknown(&self, cx: &mut Context<'_>, nodes: &mut [&mut CheckedNode]) {
         for _ in 0..STATUS_PATCH_ATTEMPTS {
             let now = cx.gather(|view| view.now());
             let mut remaining = self.try_mark_unknown(cx, nodes, now.wall).await;
@@ -118,7 +148,7 @@ impl Monitor {
     async fn try_mark_unknown<'n>(
         &self,
         cx: &mut Context<'_>,
-        nodes: &'n mut [CheckedNode],
+        nodes: &'n mut [&mut CheckedNode],
         now: Time,
     ) -> Vec<&'n mut CheckedNode> {
         let (mut plan, mut writes, mut sent) = (Plan::none(), Vec::new(), Vec::new());
@@ -131,7 +161,7 @@ impl Monitor {
                         .on_failure(OnFailure::LogOnly)
                         .because("its grace period expired without heartbeat"),
                 );
-                sent.push(checked);
+                sent.push(&mut **checked);
             }
         }
         plan.push_parallel(writes);
@@ -166,6 +196,11 @@ fn record_not_ready(plan: &mut Plan, checked: &CheckedNode) {
             message,
         ));
     }
+}
+
+/// The resourceVersion of a cached Lease; empty if there is none.
+pub(super) fn version_of(lease: Option<&Lease>) -> ResourceVersion {
+    lease.map(|lease| lease.meta.resource_version.clone()).unwrap_or_default()
 }
 
 /// The cached Lease of a node.

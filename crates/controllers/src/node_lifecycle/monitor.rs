@@ -15,7 +15,7 @@ use keleustes_plan::{
 use super::NodeLifecycleOptions;
 use super::cluster_state::{ClusterState, NodeSetChange};
 use super::health::{Ready, ready};
-use super::mark_unknown::{CheckedNode, HealthStatus, lease_of};
+use super::mark_unknown::{CheckedNode, HealthStatus, lease_of, version_of};
 use super::metrics::{
     EVICTIONS, UNHEALTHY_NODES, UPDATE_ALL_NODES_HEALTH_DURATION, UPDATE_NODE_HEALTH_DURATION, ZONE_HEALTH,
     ZONE_SIZE,
@@ -91,12 +91,9 @@ impl Monitor {
         )
         .await;
         let checked_at = monotonic(cx);
-        if self.options.lease_circuit_breaker {
-            self.verify_leases(cx, &mut result.checked).await;
-        }
         let expired =
             result.checked.iter().filter(|checked| checked.health_status == HealthStatus::Expired).count();
-        self.mark_unknown(cx, &mut result.checked).await;
+        self.mark_expired(cx, &mut result.checked).await;
         let marked_at = monotonic(cx);
         for at in 0..result.checked.len() {
             let finished_at = if at < expired { marked_at } else { checked_at };
@@ -132,7 +129,7 @@ impl Monitor {
                     true => self.health_status(node, lease.as_deref(), now),
                     false => HealthStatus::Skipped,
                 },
-                lease_version: lease.map(|lease| lease.meta.resource_version.clone()).unwrap_or_default(),
+                lease_version: version_of(lease.as_deref()),
             }
         };
         HealthCheck { checked: nodes.iter().map(check).collect(), node_set_change, now, plan }
