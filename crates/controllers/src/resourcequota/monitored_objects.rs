@@ -108,9 +108,9 @@ impl CountedResource {
 fn hash_of(meta: &ObjectMeta) -> u64 {
     let mut hasher = DefaultHasher::new();
     if meta.uid.is_empty() {
-        meta.key.name.hash(&mut hasher)
+        meta.key.name.hash(&mut hasher);
     } else {
-        meta.uid.hash(&mut hasher)
+        meta.uid.hash(&mut hasher);
     }
     hasher.finish()
 }
