@@ -63,6 +63,8 @@ struct Client {
 #[derive(Clone, Copy)]
 pub(crate) struct Activity {
     pub(crate) requests: usize,
+    /// Those of them that an authenticated user is authorized to send.
+    pub(crate) authorized: usize,
     /// Since when the connection has been idle or, with requests in flight, busy.
     pub(crate) since: Instant,
     /// Whether a request of this connection was authenticated.
@@ -80,6 +82,7 @@ impl Activity {
         let now = Instant::now();
         Self {
             requests: 0,
+            authorized: 0,
             since: now,
             authenticated: false,
             idle_deadline: now + limits.first_request_timeout,
@@ -180,6 +183,7 @@ impl Client {
             self.activity.send_modify(|now| now.close_after_responses = true);
         }
         let granted = matches!(admission, AuthResult::Allowed(_));
+        let _authorized = (granted && !unauthenticated).then(|| AuthorizedInFlight::new(self));
         // Pages that are open to everyone take no body, so an anonymous client cannot make the server wait for one.
         let body = if granted && Pages::takes_body(&head.method, &path) {
             let collected = timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await;
@@ -220,6 +224,22 @@ impl Drop for RequestInFlight<'_> {
             now.idle_deadline = Instant::now() + idle_timeout;
             now.grace = IDLE_GRACE;
         });
+    }
+}
+
+/// Counts one authorized request in flight until it is dropped.
+struct AuthorizedInFlight<'a>(&'a Client);
+
+impl<'a> AuthorizedInFlight<'a> {
+    fn new(client: &'a Client) -> Self {
+        client.activity.send_modify(|now| now.authorized += 1);
+        Self(client)
+    }
+}
+
+impl Drop for AuthorizedInFlight<'_> {
+    fn drop(&mut self) {
+        self.0.activity.send_modify(|now| now.authorized -= 1);
     }
 }
 

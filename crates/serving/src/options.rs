@@ -108,8 +108,8 @@ impl FromStr for NamedCertificate {
 /// Limits of client connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Concurrent connections; beyond it, a new one replaces the longest idle one, anonymous ones first. The original
-    /// has no such limit.
+    /// Concurrent connections; beyond it, a new one replaces the longest idle one, anonymous ones first, or else one that
+    /// waits for reviews. The original has no such limit.
     pub connections_max: usize,
     /// The size of the request headers.
     pub header_bytes_max: u32,

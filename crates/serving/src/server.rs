@@ -22,9 +22,10 @@ const BACKLOG: i32 = 128;
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(3 * 60);
 /// The delay after a failed accept, for file descriptors or memory to become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How often connections are examined while all of them have an authenticated request in flight.
+/// How often connections are examined while none of them may be closed.
 const RESPONSE_PAUSE: Duration = Duration::from_millis(20);
-/// How long an anonymous connection is kept before idle authenticated ones: the default timeout of a kubelet's probe.
+/// How long an anonymous connection is kept before authenticated ones that are idle or wait for a review: the default
+/// timeout of a kubelet's probe. Reviews are given as long before their connection may be closed.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A bound socket with certificates and pages.
@@ -214,9 +215,9 @@ struct OpenConnection {
 }
 
 impl Connections {
-    /// Makes room for a new connection. At the limit an open one is closed, see [`replaceable`], so that idle clients
-    /// cannot keep health probes out, with or without a token. Only while all connections have an authenticated
-    /// request in flight, the new one waits.
+    /// Makes room for a new connection. At the limit an open one is closed, see [`replaceable`], so that clients
+    /// cannot keep health probes out, with or without a token. Only while all connections have an authorized request in
+    /// flight, or an authenticated one since less than a second, the new one waits.
     async fn make_room(&mut self, connections_max: usize) {
         loop {
             while let Some(joined) = self.tasks.try_join_next() {
@@ -248,20 +249,25 @@ impl Connections {
 enum Rank {
     AnonymousIdle,
     AuthenticatedIdle,
+    /// Its requests have waited for reviews for a while. A user who may read nothing can send requests without end, and
+    /// each waits for a review.
+    AuthenticatedWaiting,
     /// It may be a health probe before its request, so clients with a token must not be able to displace it.
     AnonymousNew,
     AnonymousBusy,
 }
 
-/// The rank of a connection, and since when it has been idle or busy; `None` while it has an authenticated request
-/// in flight.
+/// The rank of a connection, and since when it has been idle or busy; `None` while it has an authorized request in
+/// flight, or an authenticated one that may still be reviewed in time.
 fn replaceable(activity: &Activity, now: Instant) -> Option<(Rank, Instant)> {
-    let Activity { requests, since, authenticated, .. } = *activity;
+    let Activity { requests, authorized, since, authenticated, .. } = *activity;
+    let is_recent = now.saturating_duration_since(since) < PROBE_TIMEOUT;
     let rank = match (authenticated, requests > 0) {
-        (true, true) => return None,
+        (true, true) if authorized > 0 || is_recent => return None,
+        (true, true) => Rank::AuthenticatedWaiting,
         (true, false) => Rank::AuthenticatedIdle,
         (false, true) => Rank::AnonymousBusy,
-        (false, false) if now.saturating_duration_since(since) < PROBE_TIMEOUT => Rank::AnonymousNew,
+        (false, false) if is_recent => Rank::AnonymousNew,
         (false, false) => Rank::AnonymousIdle,
     };
     Some((rank, since))

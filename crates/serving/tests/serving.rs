@@ -394,7 +394,10 @@ fn every_token_is_valid(delay: Duration) -> ApiServerClient {
 }
 
 async fn start_with_tokens(connections_max: usize, review_delay: Duration) -> TestServer {
-    let api = every_token_is_valid(review_delay);
+    start_with_api(connections_max, every_token_is_valid(review_delay)).await
+}
+
+async fn start_with_api(connections_max: usize, api: ApiServerClient) -> TestServer {
     let delegates = DelegatingClients { authentication: Some(api.clone()), authorization: Some(api) };
     let authentication = AuthenticationOptions { skip_lookup: true, ..AuthenticationOptions::default() };
     let (options, rng) = (AuthorizationOptions::default(), fastrand::Rng::with_seed(1));
@@ -459,6 +462,34 @@ async fn authenticated_clients_do_not_displace_a_probe_before_its_request() {
         held.push(server.idle_with_token().await);
     }
     assert_eq!(get_http1(probe, "/healthz").await.status(), StatusCode::OK);
+}
+
+/// An unprivileged client can keep requests in flight: each waits for a review, and reviews are rate-limited.
+#[tokio::test]
+async fn health_probe_is_answered_while_all_connections_wait_for_reviews() {
+    let api = ApiServerClient::from_service(tower::service_fn(|request: Request<Bytes>| async move {
+        let is_token_review = request.uri().path().ends_with("tokenreviews");
+        let review = String::from_utf8_lossy(request.body()).into_owned();
+        if !is_token_review && !review.contains("/metrics") {
+            std::future::pending::<()>().await;
+        }
+        let status = r#"{"status":{"authenticated":true,"user":{"username":"system:serviceaccount:a:b"}}}"#;
+        let body = if is_token_review { status } else { "{}" };
+        Ok::<_, std::io::Error>(Response::new(Full::new(Bytes::from_static(body.as_bytes()))))
+    }));
+    let server = start_with_api(4, api).await;
+    let mut waiting = Vec::new();
+    for _ in 0..4 {
+        let mut stream = server.idle_with_token().await;
+        request_with_token(&mut stream, "/configz").await;
+        waiting.push(stream);
+    }
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    server.probe().await;
+    assert!(
+        closed_after(waiting.remove(0)).await < Duration::from_secs(5),
+        "the one that has waited longest"
+    );
 }
 
 /// Responses make room although their connections stay open.
