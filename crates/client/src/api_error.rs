@@ -14,6 +14,10 @@ use kube::core::Status;
 /// HTTP and TLS errors nest a few levels; a longer chain of sources has a cycle.
 const SOURCES_MAX: usize = 16;
 
+/// The longest wait that a response can ask for, which is the longest backoff of a queue: behind the API server there are
+/// webhooks and extension API servers, and none of them may stop the work on an object for years.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(1000);
+
 /// Longer error bodies are truncated: proxies respond with whole HTML pages.
 const MESSAGE_BYTES_MAX: usize = 2048;
 
@@ -104,15 +108,15 @@ pub fn from_status(status: &Status, retry_after: Option<Duration>) -> ApiError {
         causes.iter().map(|cause| cause.reason.as_str()),
         details.map_or(0, |details| details.retry_after_seconds),
     );
-    failure.retry_after = failure.retry_after.or(retry_after);
+    failure.retry_after = failure.retry_after.or(retry_after).map(|wait| wait.min(RETRY_AFTER_MAX));
     failure
 }
 
-/// The delay of a `Retry-After` header. API servers send whole seconds only, so HTTP dates are ignored.
+/// The delay of a `Retry-After` header, within its limit. API servers send whole seconds only, so HTTP dates are ignored.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds: u32 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds.into()))
+    Some(Duration::from_secs(seconds.into()).min(RETRY_AFTER_MAX))
 }
 
 fn truncated(text: &str) -> String {
@@ -155,6 +159,25 @@ mod tests {
         assert_eq!(failure.reason, ErrorReason::NamespaceTerminating);
         assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));
         assert_eq!(failure.message, "no");
+    }
+
+    /// An admission webhook can write any number into the Status with which it refuses an object.
+    #[test]
+    fn retry_after_is_no_longer_than_the_longest_backoff() {
+        let limit = Some(Duration::from_secs(1000));
+        let of_body = |code: u16, seconds: u32| {
+            let body = format!(
+                r#"{{"kind":"Status","status":"Failure","code":{code},"details":{{"retryAfterSeconds":{seconds}}}}}"#
+            );
+            from_response(code, &HeaderMap::new(), &Bytes::from(body)).retry_after
+        };
+        for code in [403, 409, 429, 503] {
+            assert_eq!(of_body(code, i32::MAX.unsigned_abs()), limit, "{code}");
+            assert_eq!(of_body(code, 999), Some(Duration::from_secs(999)), "{code}");
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, http::HeaderValue::from(u32::MAX));
+            assert_eq!(from_response(code, &headers, &Bytes::new()).retry_after, limit, "{code}");
+        }
     }
 
     /// Requests that accept protobuf are refused in protobuf.
