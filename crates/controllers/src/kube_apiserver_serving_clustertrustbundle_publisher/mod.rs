@@ -136,6 +136,10 @@ impl Publisher {
         let (put, _) = cx.gather(|view| (self.put_and_delete)(view, &self.name, &self.ca));
         let published = cx.apply(put).await;
         let code = code_of(&published);
+        // The bundle is deleted, but the cache still contains it: the others must stay until it is created again.
+        if published.outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unneeded)) {
+            return (code, Err(ReconcileError::because("the bundle is deleted")));
+        }
         if let Err(error) = published.all_done() {
             return (code, Err(error));
         }

@@ -92,7 +92,7 @@ fn other_bundles_are_deleted_after_the_create() {
 /// Proves CTB-14, CTB-30, CTB-43, CTB-56, CTB-58.
 #[test]
 fn nothing_is_deleted_if_the_bundle_cannot_be_published() {
-    for (code, label) in [(403, 403), (409, 409), (422, 422), (500, 500)] {
+    for (code, label) in [(403, 403), (404, 404), (409, 409), (422, 422), (500, 500)] {
         for current in [None, Some(bundle(CURRENT, "other"))] {
             let verb = if current.is_some() { "update" } else { "create" };
             let bundles: Vec<_> = current.into_iter().chain([bundle("old", "x")]).collect();
