@@ -17,11 +17,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::Config;
 use kube::client::{Body, ConfigExt as _, RustlsTlsError};
 use tokio::net::TcpStream;
-use tower::{BoxError, Service, ServiceBuilder};
+use tower::{BoxError, Layer as _, Service, ServiceBuilder};
 
 use super::connection_pool::ConnectionPool;
 use super::observer::ObserverHandle;
-use crate::layers::Transport;
+use super::token_file::TokenFile;
+use crate::layers::{BearerToken, MiddlewareLayer, Transport};
 
 /// For TCP connect and TLS handshake together. Shorter than the lease's renew deadline, so that an
 /// unreachable server costs one of several renewal attempts.
@@ -48,7 +49,8 @@ impl TransportConfig {
     pub(super) fn open(&self) -> Result<Transport, kube::Error> {
         // The crypto provider is process-wide; an error means that the same provider is already installed.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let config = &self.config;
+        let mut config = self.config.clone();
+        let token_file = TokenFile::take_from(&mut config.auth_info)?;
         let tls = config.rustls_client_config()?;
         let proxy_connector = ProxyConnector::new(self.proxy.as_ref(), &tls);
         let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
@@ -81,7 +83,9 @@ impl TransportConfig {
             .layer(config.extra_headers_layer()?)
             .service(pool);
         // The pool already returns responses with a `ResponseBody`.
-        Ok(Transport::new(service))
+        let transport = Transport::new(service);
+        let Some(file) = token_file else { return Ok(transport) };
+        Ok(Transport::new(MiddlewareLayer::new(BearerToken::new(Arc::new(file))).layer(transport)))
     }
 }
 

@@ -10,6 +10,7 @@ mod exec_plugin;
 mod http_transport;
 mod observer;
 mod proxy;
+mod token_file;
 mod validation;
 
 use std::path::{Path, PathBuf};

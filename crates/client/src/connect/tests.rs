@@ -406,6 +406,23 @@ async fn token_and_ca_files_are_read_again_after_a_minute() {
     call.send(&with_ca).await.expect("the rotated CA is trusted");
 }
 
+/// `kubectl create token` ends its output with a newline, and so does every editor.
+#[tokio::test]
+async fn token_file_may_end_with_a_newline_and_precedes_the_token() {
+    let (server, files) = (Server::start().await, Files::new());
+    let cluster = [("server", &*server.url()), ("certificate-authority-data", &*base64(&server.ca.pem()))];
+    files.write("token", " of-the-file\n");
+    let call = Call::raw(http::Method::GET, "/version");
+    let sent = async |user: &[(&str, &str)]| {
+        let connection = files.open(&kubeconfig(&cluster, user)).unwrap();
+        let client = ClientFactory::new(connection, ClientOptions::default()).root("a");
+        call.send(&client).await.unwrap()["authorization"].clone()
+    };
+    assert_eq!(sent(&[("tokenFile", "token")]).await, "Bearer of-the-file");
+    assert_eq!(sent(&[("tokenFile", "token"), ("token", "other")]).await, "Bearer of-the-file");
+    assert_eq!(sent(&[("tokenFile", "absent"), ("token", "other")]).await, "Bearer other");
+}
+
 #[tokio::test]
 async fn server_certificate_of_another_ca_is_refused() {
     let (server, other) = (Server::start().await, Server::start().await);
