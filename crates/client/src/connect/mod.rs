@@ -8,6 +8,7 @@ mod certificate_reload;
 mod connection_pool;
 mod exec_plugin;
 mod http_transport;
+mod inline_data;
 mod observer;
 mod proxy;
 mod token_file;
@@ -210,6 +211,7 @@ impl Connection {
         if let Some(problem) = validation::validate_file(&kubeconfig) {
             return Err(ConnectError::Unreadable { path: path.to_owned(), problem });
         }
+        inline_data::join_lines(&mut kubeconfig);
         if let Some(cluster) = current_cluster(&mut kubeconfig) {
             change(cluster);
         }

@@ -406,6 +406,26 @@ async fn token_and_ca_files_are_read_again_after_a_minute() {
     call.send(&with_ca).await.expect("the rotated CA is trusted");
 }
 
+/// As `base64` writes it.
+#[tokio::test]
+async fn base64_of_a_kubeconfig_may_be_broken_into_lines() {
+    let (server, files) = (Server::start().await, Files::new());
+    let (certificate, key) = server.client_certificate();
+    let broken = |text: &str| {
+        let lines: Vec<_> = base64(text).as_bytes().chunks(76).map(<[u8]>::to_vec).collect();
+        format!("\"{}\\r\\n\"", String::from_utf8(lines.join(&b"\\n"[..])).unwrap())
+    };
+    let text = kubeconfig(
+        &[("server", &server.url()), ("certificate-authority-data", &broken(&server.ca.pem()))],
+        &[("client-certificate-data", &broken(&certificate)), ("client-key-data", &broken(&key))],
+    );
+    let connection = files.open(&text).unwrap();
+    assert_eq!(connection.embedded_ca(), Some(server.ca.pem().as_bytes()));
+    let client = ClientFactory::new(connection, ClientOptions::default()).root("a");
+    let answer = Call::raw(http::Method::GET, "/version").send(&client).await.unwrap();
+    assert_eq!(answer["certified"], true);
+}
+
 /// `kubectl create token` ends its output with a newline, and so does every editor.
 #[tokio::test]
 async fn token_file_may_end_with_a_newline_and_precedes_the_token() {
