@@ -1,8 +1,10 @@
 //! Live reads beyond objects of known kinds: subresources of any kind, and aggregated APIs.
 
-use keleustes_objects::{Key, Resource, encode_path_segment};
+use std::collections::BTreeMap;
+
+use keleustes_objects::{Key, LabelSelector, Resource, TextSelector, encode_path_segment};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A response of one of our own servers is smaller than this.
 const RESPONSE_BYTES_MAX: usize = 16 << 20;
@@ -106,15 +108,48 @@ pub struct Scale {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WireScale {
-    spec: WireReplicas,
-    status: WireReplicas,
+    spec: WireScaleSpec,
+    status: WireScaleStatus,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct WireReplicas {
+struct WireScaleSpec {
     replicas: Option<i32>,
-    selector: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireScaleStatus {
+    replicas: Option<i32>,
+    selector: Option<WireSelector>,
+    target_selector: Option<String>,
+}
+
+/// `status.selector`: a text in autoscaling/v1, and labels in extensions/v1beta1, apps/v1beta1 and apps/v1beta2, where a
+/// selector with other requirements is in `status.targetSelector`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WireSelector {
+    Text(String),
+    Labels(BTreeMap<String, String>),
+}
+
+impl WireScaleStatus {
+    /// The selector as text; `None` if its labels are none.
+    fn selector(self) -> Option<String> {
+        if let Some(text) = self.target_selector.filter(|text| !text.is_empty()) {
+            return Some(text);
+        }
+        match self.selector {
+            None => Some(String::new()),
+            Some(WireSelector::Text(text)) => Some(text),
+            Some(WireSelector::Labels(labels)) => {
+                let selector = LabelSelector::deserialize(json!({"matchLabels": labels})).ok()?;
+                TextSelector::of(Some(&selector)).ok().map(|selector| selector.to_string())
+            }
+        }
+    }
 }
 
 impl Scale {
@@ -126,7 +161,7 @@ impl Scale {
         Some(Self {
             spec_replicas: wire.spec.replicas.unwrap_or_default(),
             status_replicas: wire.status.replicas.unwrap_or_default(),
-            selector: wire.status.selector.unwrap_or_default(),
+            selector: wire.status.selector()?,
             json,
         })
     }
@@ -145,6 +180,15 @@ mod tests {
         );
         let scale = scale.unwrap();
         assert_eq!((scale.spec_replicas, scale.status_replicas, &*scale.selector), (3, 2, "app=web"));
+        // Versions before autoscaling/v1 have the labels, and a text in another field.
+        let selector =
+            |status: &str| Scale::from_json(&format!(r#"{{"status": {status}}}"#)).map(|one| one.selector);
+        assert_eq!(selector(r#"{"selector": {"b": "2", "a": "1"}}"#).as_deref(), Some("a=1,b=2"));
+        let both = r#"{"selector": {"a": "1"}, "targetSelector": "a in (1,2)"}"#;
+        assert_eq!(selector(both).as_deref(), Some("a in (1,2)"));
+        assert_eq!(selector(r#"{"selector": {}, "targetSelector": ""}"#).as_deref(), Some(""));
+        assert_eq!(selector(r#"{"selector": null}"#).as_deref(), Some(""));
+        assert_eq!(selector(r#"{"selector": {"a": "1,b=2"}}"#), None, "this is no value of a label");
         assert_eq!(Scale::from_json("[]"), None);
         assert_eq!(Scale::from_json(r#"{"spec": {"replicas": "many"}}"#), None);
     }

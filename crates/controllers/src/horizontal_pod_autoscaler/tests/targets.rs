@@ -89,6 +89,29 @@ fn scale_of_any_kind_is_read_in_the_namespace_of_the_autoscaler() {
     assert_eq!(events(&cluster.reconcile(&a_loop, key())), ["Warning FailedGetScale: no discovery"]);
 }
 
+/// DeploymentConfigs of OpenShift have a Scale of extensions/v1beta1, whose `status.selector` is a map.
+///
+/// Proves HPA-13.
+#[test]
+fn scale_of_extensions_is_read_and_written_in_its_version() {
+    let a_loop = the_loop();
+    let autoscaler = with_spec(|spec| {
+        spec["scaleTargetRef"] = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "web"});
+    });
+    let (pods, metrics) = loaded(&[1000]);
+    let mut target = scale(1, 1);
+    target["apiVersion"] = json!("extensions/v1beta1");
+    target["status"] = json!({"replicas": 1, "selector": {"app": "web"}, "targetSelector": "app=web"});
+    let mut cluster = cluster(&a_loop, autoscaler, 1, &pods)
+        .with_response(POD_METRICS, metrics)
+        .with_response("/apis/example.com/v1/namespaces/shop/widgets/web/scale", target);
+    let transcript = cluster.reconcile(&a_loop, key());
+    let written = transcript.lines().find(|line| line.starts_with("put widgets.example.com/scale shop/web"));
+    let written = written.unwrap_or_else(|| panic!("{transcript}"));
+    assert!(written.contains(r#""apiVersion":"extensions/v1beta1""#), "{written}");
+    assert!(written.contains(r#""replicas":2"#), "{written}");
+}
+
 /// Proves HPA-17, HPA-19, HPA-20, HPA-135.
 #[test]
 fn sizes_outside_the_bounds_are_corrected_without_metrics() {
