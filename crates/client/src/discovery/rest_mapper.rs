@@ -121,7 +121,9 @@ impl RestMapper {
         let called_at = Instant::now();
         {
             let cache = self.shared.cache.lock();
-            let age = if cache.failure.is_some() { age.min(MISS_AGE) } else { age };
+            let is_partial = cache.discovered.as_ref().is_some_and(|known| known.root_failure().is_some());
+            let has_failed = cache.failure.is_some() || is_partial;
+            let age = if has_failed { age.min(MISS_AGE) } else { age };
             if let Some(discovered) = &cache.discovered
                 && cache.fetched_at.is_some_and(|fetched_at| fetched_at.elapsed() < age)
             {
@@ -137,7 +139,11 @@ impl RestMapper {
         cache.fetched_at = Some(Instant::now());
         match discovered {
             Ok(discovered) => {
+                if let Some(failure) = discovered.root_failure() {
+                    tracing::warn!(error = %failure, "discovery failed in part");
+                }
                 cache.failure = None;
+                let discovered = with_failed_roots_of(discovered, cache.discovered.as_deref());
                 Ok(Arc::clone(cache.discovered.insert(Arc::new(discovered))))
             }
             Err(failure) => {
@@ -157,6 +163,25 @@ impl RestMapper {
             None => cache.failure.clone().map(Err),
         }
     }
+}
+
+/// Adds the resources of a root that failed from the document before: a server that responds with an error has not
+/// stopped to serve nearly all of its groups.
+fn with_failed_roots_of(
+    mut discovered: DiscoveredResources,
+    earlier: Option<&DiscoveredResources>,
+) -> DiscoveredResources {
+    let Some(earlier) = earlier else { return discovered };
+    for root in ["api", "apis"] {
+        let belongs = |group: &str| group.is_empty() == (root == "api");
+        if !discovered.failed.contains_key(root) {
+            continue;
+        }
+        let resources = earlier.resources.iter().filter(|one| belongs(&one.resource.group));
+        discovered.resources.extend(resources.cloned());
+        discovered.versions.extend(earlier.versions.iter().filter(|one| belongs(&one.group)).cloned());
+    }
+    discovered
 }
 
 fn lookup(

@@ -204,3 +204,33 @@ async fn cached_discovery_is_used_while_the_server_is_down() {
     mapper.all().await.unwrap();
     assert_eq!(mapper.last_failure(), None, "after a failed fetch discovery is repeated after five seconds");
 }
+
+#[tokio::test(start_paused = true)]
+async fn resources_of_a_failed_root_are_kept_and_discovery_is_repeated_soon() {
+    let cluster = TestCluster::new();
+    let mapper = RestMapper::new(cluster.client.clone());
+    let names = |discovered: &DiscoveredResources| {
+        let mut names: Vec<_> =
+            discovered.resources.iter().map(|resource| resource.resource.clone()).collect();
+        names.sort();
+        names
+    };
+    let whole = mapper.all().await.unwrap();
+    tokio::time::advance(Duration::from_secs(31)).await;
+    for (root, kind) in [("/apis", "Deployment"), ("/api", "Secret")] {
+        if root == "/api" {
+            // The first rule that matches counts, and every path of `/apis` contains `/api`.
+            cluster.faults.add(FaultRule::new(InjectedFault::Pass).target("/apis"));
+        }
+        let down = FaultRule::new(InjectedFault::status(503, "ServiceUnavailable", "down")).target(root);
+        let down = cluster.faults.add(down);
+        let partly = mapper.all().await.unwrap();
+        assert_eq!(partly.failed.keys().collect::<Vec<_>>(), [root.trim_start_matches('/')]);
+        find(&partly, kind);
+        assert_eq!((names(&partly), partly.versions.len()), (names(&whole), whole.versions.len()));
+        cluster.faults.disable(down);
+        tokio::time::advance(Duration::from_secs(6)).await;
+        assert!(mapper.all().await.unwrap().failed.is_empty(), "repeated after five seconds");
+        tokio::time::advance(Duration::from_secs(31)).await;
+    }
+}
