@@ -28,6 +28,9 @@ pub(super) fn all<'a>(
     let mut found: Vec<_> = discovered.resources.iter().filter(of_kind).collect();
     found.sort_by_key(|one| !one.preferred);
     if found.is_empty() {
+        if let Some(error) = discovered.root_failure() {
+            return Err(error.to_owned());
+        }
         return Err(format!("no matches for kind {kind:?} in group {group:?}"));
     }
     Ok(found)

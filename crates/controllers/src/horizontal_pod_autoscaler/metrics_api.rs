@@ -108,6 +108,9 @@ fn custom_request(
 fn custom_version(discovered: &DiscoveredResources) -> Result<&'static str, String> {
     let served: Vec<_> = discovered.versions.iter().filter(|one| one.group == CUSTOM_METRICS).collect();
     if served.is_empty() {
+        if let Some(error) = discovered.root_failure() {
+            return Err(error.to_owned());
+        }
         return Err(format!("no custom metrics API ({CUSTOM_METRICS}) registered"));
     }
     let known = |version: &str| CUSTOM_VERSIONS.into_iter().find(|known| *known == version);

@@ -112,6 +112,35 @@ fn scale_of_extensions_is_read_and_written_in_its_version() {
     assert!(written.contains(r#""replicas":2"#), "{written}");
 }
 
+/// Proves HPA-150.
+#[test]
+fn failed_root_of_discovery_is_named_instead_of_a_missing_kind() {
+    let without_groups = || {
+        let mut discovered = discovery();
+        discovered.resources.retain(|one| one.resource.group.is_empty());
+        discovered.versions.clear();
+        discovered.failed.insert("apis".to_owned(), "the server is down".to_owned());
+        discovered
+    };
+    let a_loop = the_loop();
+    let mut cluster = cluster(&a_loop, autoscaler(), 1, &[]).with_discovery(Ok(without_groups()));
+    assert_eq!(events(&cluster.reconcile(&a_loop, key())), ["Warning FailedGetScale: the server is down"]);
+    let a_loop = the_loop();
+    let autoscaler = with_spec(|spec| {
+        spec["scaleTargetRef"] = json!({"apiVersion": "v1", "kind": "Service", "name": "web"});
+        spec["metrics"] = json!([pods_metric("1")]);
+    });
+    let mut cluster = super::cluster(&a_loop, autoscaler, 1, &[pod("a")])
+        .with_discovery(Ok(without_groups()))
+        .with_response("/api/v1/namespaces/shop/services/web/scale", scale(1, 1));
+    let transcript = cluster.reconcile(&a_loop, key());
+    assert!(
+        events(&transcript)[0]
+            .ends_with("unable to fetch metrics from custom metrics API: the server is down"),
+        "{transcript}"
+    );
+}
+
 /// Proves HPA-17, HPA-19, HPA-20, HPA-135.
 #[test]
 fn sizes_outside_the_bounds_are_corrected_without_metrics() {
