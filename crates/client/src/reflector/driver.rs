@@ -1,6 +1,7 @@
 //! Sends the requests of the policy and passes the decoded objects on. It buffers only incomplete responses.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -225,12 +226,14 @@ impl<T> Reflector<T> {
         frame: WatchFrame<'_>,
     ) -> Option<Delta<T>> {
         let object = if self.expected.fits(encoded) {
-            match decode::object(self.decoder.list_watch.decoder, encoded, frame) {
-                Err(DecodeError::RequiresJson) => {
+            let decoder = self.decoder.list_watch.decoder;
+            match contain_panic(|| decode::object(decoder, encoded, frame)) {
+                Ok(Err(DecodeError::RequiresJson)) => {
                     self.fall_back_to_json();
                     return None;
                 }
-                object => object.map_err(|error| error.to_string()),
+                Ok(object) => object.map_err(|error| error.to_string()),
+                Err(panicked) => Err(panicked),
             }
         } else {
             Err("unexpected apiVersion or kind".to_owned())
@@ -365,6 +368,11 @@ pub(super) async fn next_chunk(body: &mut Body, deadline: Instant) -> Result<Opt
     }
 }
 
+/// A panic over one object must not end the list and watch of all others: nothing would start it again.
+fn contain_panic<T>(decode: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(decode)).map_err(|_| "the decoder panicked, which is a bug".to_owned())
+}
+
 /// Decodes objects and reports those that cannot be decoded.
 struct ObjectDecoder<T> {
     list_watch: ListWatch<T>,
@@ -378,9 +386,10 @@ impl<T> ObjectDecoder<T> {
             let text = String::from_utf8_lossy(text);
             return Err(self.undecodable(EncodedObject::Json(&text), "not UTF-8"));
         };
-        let reason = match self.list_watch.decoder.decode(Encoded::Json(text)) {
-            Ok(object) => return Ok(object),
-            Err(error) => error.to_string(),
+        let reason = match contain_panic(|| self.list_watch.decoder.decode(Encoded::Json(text))) {
+            Ok(Ok(object)) => return Ok(object),
+            Ok(Err(error)) => error.to_string(),
+            Err(panicked) => panicked,
         };
         Err(self.undecodable(EncodedObject::Json(text), &reason))
     }

@@ -9,7 +9,8 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request, Response};
 use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault};
 use keleustes_objects::{
-    Kind, Object, PartialObjectMeta, ReplicaSet, Resource, ResourceVersion, ServiceAccount, TokenSecret,
+    DecodeError, Encoded, Kind, Object, PartialObjectMeta, ReplicaSet, Resource, ResourceVersion,
+    ServiceAccount, TokenSecret,
 };
 use keleustes_test_log::TestLog;
 use kube::Client;
@@ -600,6 +601,33 @@ async fn undecodable_object_does_not_affect_others_and_is_not_quoted() {
     let log = log.text();
     assert!(log.contains("default/bad"), "{log}");
     assert!(!log.contains("hunter2"), "{log}");
+}
+
+/// A panic of the decoder is a bug, which must not end the list and watch of all other objects.
+#[tokio::test(start_paused = true)]
+async fn object_over_which_the_decoder_panics_does_not_affect_others() {
+    fn read(object: Encoded<'_>, parts: PodParts) -> Result<ServiceAccount, DecodeError> {
+        let account = ServiceAccount::read_parts(object, parts)?;
+        assert!(!account.key().name.starts_with("bad"), "the decoder panics");
+        Ok(account)
+    }
+    let scripted_server = ScriptedServer::new(vec![
+        ScriptedResponse::status(400, "BadRequest"),
+        ScriptedResponse::of(200, &list("ServiceAccountList", "40", "", &[account("bad"), account("good")])),
+        ScriptedResponse::lines(&[event("MODIFIED", "bad", 41), event("MODIFIED", "good", 42)]),
+    ]);
+    let observer = Arc::new(RecordingObserver::default());
+    let list_watch = ListWatch { decoder: Decoder::new(read, PodParts::ALL), ..ListWatch::of_kind() };
+    let random = fastrand::Rng::with_seed(1);
+    let mut reflector =
+        Reflector::new(scripted_server.client.clone(), list_watch, random).with_observer(observer.clone());
+    let all = reflector.next().await;
+    assert_eq!(names(&all), ["good"]);
+    let Delta::Replace { unreadable, .. } = all else { panic!() };
+    assert_eq!(unreadable, [Key::namespaced("default", "bad")]);
+    assert_eq!(names(&reflector.next().await), ["@41"], "the resourceVersion advances as a bookmark");
+    assert_eq!(names(&reflector.next().await), ["+good"]);
+    assert_eq!(observer.0.lock().len(), 3);
 }
 
 /// The feature gate `WatchListClient` is off: also after errors nothing but lists and plain watches is sent.
