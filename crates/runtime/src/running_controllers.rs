@@ -149,7 +149,11 @@ impl RunningControllers {
             // Added one by one: a controller that has started must be stopped, even if others never start.
             while let Some(started) = delayed.next().await {
                 match started {
-                    Ok(started) => running.push(started),
+                    Ok(started) => {
+                        running.push(started);
+                        // A start on full caches enqueues every object, and the lease is renewed by the same task.
+                        tokio::task::yield_now().await;
+                    }
                     Err(error) => {
                         start_error = Some(error);
                         break;

@@ -1,5 +1,8 @@
 //! When each controller starts, and how long shutdown waits for all of them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
 use keleustes_client::{ClientOptions, Connection};
 use keleustes_plan::{Loop, Pass, Plan, View};
 use keleustes_test_log::TestLog;
@@ -125,6 +128,37 @@ async fn failing_start_step_ends_the_start_and_the_error_names_the_controller() 
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(*reconciled.lock(), ["good"], "no loop of the other is started");
     controllers.stop(Duration::ZERO).await.unwrap();
+}
+
+/// The renewal of the lease is another part of the same task, and a start on full caches takes a while.
+#[tokio::test(start_paused = true)]
+async fn rest_of_the_task_runs_between_two_starts() {
+    let process = process();
+    let (context, stop) = (context_without_election(&process), CancellationToken::new());
+    let (polls, polls_at_starts) = (AtomicUsize::new(0), Arc::new(Mutex::new(Vec::new())));
+    let polls = Arc::new(polls);
+    let mut set = idle_controllers(&["a", "b", "c", "d"], Duration::ZERO);
+    for controller in &mut set.controllers {
+        let (polls, polls_at_starts) = (polls.clone(), polls_at_starts.clone());
+        let step = move |_: &View<'_>| {
+            polls_at_starts.lock().push(polls.load(Ordering::Relaxed));
+            Ok(Vec::new())
+        };
+        let idle = Loop::deciding("idle", |_: &View<'_>, _: &Pass| Plan::none());
+        controller.loops.push(idle.before_start(step));
+    }
+    let rest_of_the_task = std::future::poll_fn(|_| {
+        polls.fetch_add(1, Ordering::Relaxed);
+        Poll::<()>::Pending
+    });
+    tokio::select! {
+        biased;
+        () = rest_of_the_task => {}
+        _ = RunningControllers::start(&process, set, &context, || {}, &stop) => {}
+    }
+    let mut different = polls_at_starts.lock().clone();
+    different.dedup();
+    assert_eq!(different.len(), 4, "{different:?}");
 }
 
 async fn ends_after(seconds: u64) {
