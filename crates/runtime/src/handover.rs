@@ -37,8 +37,8 @@ const WATCH_CATCH_UP_MAX: Duration = Duration::from_secs(2);
 /// An API server gives up on a request after a minute; a write that was in flight before has taken effect by
 /// then or never will.
 const UNKNOWN_OUTCOME_FOR: Duration = Duration::from_secs(60);
-/// From this number of deletions on, those that the caches have observed are dropped.
-const DELETIONS_KEPT: usize = 64;
+/// Below this number of deletions, no search for those that the caches have observed is made.
+const DELETIONS_MIN: usize = 64;
 
 /// How far a list and watch of the previous leader was. The field names on the wire are part of the record's
 /// format: a change of them needs a new number of the format.
@@ -104,6 +104,8 @@ struct State {
     newest: BTreeMap<Resource, ResourceVersion>,
     /// Objects that were deleted immediately; the response has no resourceVersion.
     deletions: Vec<(Resource, Key, Uid)>,
+    /// How many there were after the last search for those that the caches have observed.
+    deletions_kept: usize,
     /// When a write last failed in a way that leaves open whether it took effect.
     unknown_outcome_at: Option<Duration>,
     /// How many writes have been sent, or are about to be, without an outcome yet.
@@ -164,9 +166,10 @@ impl WrittenVersions {
 
     /// An object was deleted.
     pub fn record_deletion(&self, caches: &Caches, resource: &Resource, key: &Key, uid: &Uid) {
-        let deletions = &mut self.state.lock().deletions;
-        if deletions.len() >= DELETIONS_KEPT {
+        let State { deletions, deletions_kept, .. } = &mut *self.state.lock();
+        if deletions.len() >= (2 * *deletions_kept).max(DELETIONS_MIN) {
             deletions.retain(|deletion| is_unobserved(caches, deletion));
+            *deletions_kept = deletions.len();
         }
         deletions.push((resource.clone(), key.clone(), uid.clone()));
     }
@@ -353,6 +356,7 @@ mod tests {
     use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault};
     use keleustes_objects::{Kind as _, Namespace};
     use keleustes_plan::KindEntry;
+    use keleustes_plan::rehearsal::rows_read;
     use serde_json::json;
     use tower::Layer as _;
 
@@ -575,6 +579,26 @@ mod tests {
                 second.written_versions().handover_record(&second).unwrap().into_keys().collect();
             assert_eq!(names, ["namespaces"], "{predecessor:?}");
         }
+    }
+
+    /// While a watch delivers nothing, no deletion is observed, and each further one must cost as little as the first.
+    #[tokio::test(start_paused = true)]
+    async fn deletions_that_caches_have_not_observed_are_searched_seldom() {
+        let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
+        seed(&server, "there");
+        let (process, cache) = caches(&server, &Faults::new(), &clocks).await;
+        let (written, key) = (process.written_versions(), Key::cluster("there"));
+        let uid = cache.uid(&key).unwrap();
+        let delete = |uid: &Uid| written.record_deletion(&process, &Namespace::RESOURCE, &key, uid);
+        let ((), rows) = rows_read(|| (0..4096).for_each(|_| delete(&uid)));
+        assert!(rows < 4 * 4096, "{rows} rows read");
+        assert_eq!(process.handover_record(), None);
+        written.state.lock().deletions.clear();
+        (0..4096).for_each(|_| delete(&Uid::from("observed")));
+        assert!(written.state.lock().deletions.len() <= 2 * 4096, "observed ones are dropped");
+        (0..8192).for_each(|_| delete(&Uid::from("observed")));
+        assert!(written.state.lock().deletions.len() <= 2 * DELETIONS_MIN, "observed ones are dropped");
+        assert!(process.handover_record().is_some());
     }
 
     #[test]
