@@ -462,6 +462,7 @@ impl RunningLoop {
                     let result = AssertUnwindSafe(waits.observe(self.sync(&item))).catch_unwind().await;
                     self.rate_limit_waits.lock().remove(&item);
                     self.requeue(&item, result.unwrap_or_else(|panic| Err(self.contain_panic(&*panic))));
+                    self.requeue_for_held_back_status(&item);
                     self.log_if_slow(&item, began);
                     if self.gate.list_count() != lists {
                         self.queue.add(item.clone());
@@ -536,11 +537,6 @@ impl RunningLoop {
             Ok(Requeue::KeepBackoff(delay)) => return self.queue.add_after(item.clone(), delay.duration),
             Ok(next) => {
                 self.forget(item);
-                if let Some(wait) =
-                    self.status_coalescer.lock().end_reconcile(item.key(), self.clocks.monotonic())
-                {
-                    self.queue.add_after(item.clone(), wait);
-                }
                 if let Requeue::After(delay) = next {
                     self.queue.add_after(item.clone(), delay.duration);
                 }
@@ -564,6 +560,14 @@ impl RunningLoop {
             tracing::warn!(controller, %item, because, "reconcile failed, requeued with backoff");
         }
         self.queue.add_rate_limited(item.clone(), error.retry_after.unwrap_or_default());
+    }
+
+    /// However the reconcile ended: the backoff of a failed one may be minutes, and an item that is dropped has none.
+    fn requeue_for_held_back_status(&self, item: &Item) {
+        let wait = self.status_coalescer.lock().end_reconcile(item.key(), self.clocks.monotonic());
+        if let Some(wait) = wait {
+            self.queue.add_after(item.clone(), wait);
+        }
     }
 
     /// Whether an item has used up its retries. Failures caused by an API server outage do not count: work

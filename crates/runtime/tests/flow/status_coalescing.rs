@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use keleustes_objects::Key;
-use keleustes_plan::{Controller, Grant, Loop, PatchKind, Plan, StatusUrgency, View, Write};
+use keleustes_plan::{
+    Controller, Grant, Loop, PatchKind, Plan, RateLimiter, StatusUrgency, Step, View, Write,
+};
 use keleustes_runtime::status_coalescing::{INTERVAL_FIRST, INTERVAL_MAX};
 use serde_json::json;
 
@@ -91,4 +93,39 @@ async fn status_that_is_obsolete_at_the_end_of_the_interval_is_not_written() {
     assert_eq!(cluster.colour("a/report").as_deref(), Some("red"));
     assert_eq!(cluster.writes().len(), 1);
     running.stop().await;
+}
+
+/// The backoff may be minutes by then, and an item that is dropped has none.
+#[tokio::test(start_paused = true)]
+async fn held_back_status_of_a_failed_reconcile_does_not_wait_for_the_backoff() {
+    for max_retries in [None, Some(0)] {
+        let cluster = TestCluster::new();
+        cluster.put("a/sky", "blue");
+        cluster.put("a/report", "blue");
+        let report_and_fail = |view: &View<'_>, key: &Key| {
+            let mut plan = Plan::error("another object cannot be written");
+            let report = report_colour(view, key);
+            report.steps().iter().flat_map(Step::writes).for_each(|write| plan.push(write.clone()));
+            plan
+        };
+        let slow = RateLimiter { base_delay: 100 * INTERVAL_MAX, ..RateLimiter::DEFAULT };
+        let mut a_loop = Loop::deciding("test", report_and_fail).rate_limited_by(slow);
+        a_loop = a_loop.enqueue_on::<ConfigMap>(|change, _, enqueue| {
+            if change.latest().meta.key.name == "sky" {
+                enqueue.add(&change.latest().meta.key);
+            }
+        });
+        a_loop.max_retries = max_retries;
+        let running = cluster.start(Controller::new("test").may_write(GRANTS).with_loop(a_loop)).await;
+        for colour in ["red", "grey"] {
+            cluster.put("a/sky", colour);
+            settle().await;
+        }
+        assert_eq!(cluster.colour("a/report").as_deref(), Some("red"), "grey is held back");
+        wait(INTERVAL_MAX).await;
+        assert_eq!(cluster.colour("a/report").as_deref(), Some("grey"), "{max_retries:?}");
+        wait(10 * INTERVAL_MAX).await;
+        assert_eq!(cluster.writes().len(), 2);
+        running.stop().await;
+    }
 }
