@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream;
 use keleustes_client::Call;
 use keleustes_objects::{Key, ResourceVersion};
 use keleustes_plan::{Action, Item, ReconcileError, Target, Write};
@@ -21,6 +23,9 @@ use serde_json::Value;
 
 use super::Executor;
 use crate::gate::HOLD_MAX;
+
+/// How many outcomes of one key are looked up at once: a failed batch of deletions has thousands.
+const LOOKUPS_AT_ONCE: usize = 8;
 
 /// The writes of one loop whose outcome is unknown, by the key of the item.
 #[derive(Default)]
@@ -33,6 +38,13 @@ struct UnknownWrite {
     /// The prefix and the label selector of an object whose name the API server generates.
     generated: Option<(String, String)>,
     failed_at: Duration,
+}
+
+impl UnknownWrite {
+    /// Whether the same list shows the outcome of both.
+    fn is_looked_up_like(&self, other: &Self) -> bool {
+        self.target == other.target && self.generated == other.generated
+    }
 }
 
 impl Executor {
@@ -50,7 +62,13 @@ impl Executor {
         };
         let unknown =
             UnknownWrite { target: write.target.clone(), generated, failed_at: self.clocks.monotonic() };
-        self.unknown_writes.0.lock().entry(item.key().clone()).or_default().push(Arc::new(unknown));
+        let mut all = self.unknown_writes.0.lock();
+        let of_key = all.entry(item.key().clone()).or_default();
+        if unknown.generated.is_some() {
+            // One list shows the outcome of a whole batch.
+            of_key.retain(|earlier| !earlier.is_looked_up_like(&unknown));
+        }
+        of_key.push(Arc::new(unknown));
     }
 
     /// Reads the targets of the item's writes whose outcome is unknown, and lets the gate wait for what is found.
@@ -59,23 +77,32 @@ impl Executor {
     /// If a target cannot be read; the item must not be reconciled then.
     pub async fn resolve_unknown_writes(&self, item: &Item) -> Result<(), ReconcileError> {
         let Some(unknown) = self.unknown_writes.0.lock().get(item.key()).cloned() else { return Ok(()) };
-        for write in &unknown {
-            if self.clocks.monotonic() < write.failed_at + HOLD_MAX {
-                self.resolve(item, write).await?;
+        let lookups: Vec<_> = unknown.iter().map(|write| self.resolve(item, write)).collect();
+        let mut lookups = stream::iter(lookups).buffered(LOOKUPS_AT_ONCE);
+        let (mut looked_up, mut result) = (0, Ok(()));
+        // A failure is the last one: an API server that is away does not get thousands of requests.
+        while let Some(outcome) = lookups.next().await {
+            result = outcome;
+            if result.is_err() {
+                break;
             }
+            looked_up += 1;
         }
         // Another item of this key may have added to them meanwhile.
         let mut all = self.unknown_writes.0.lock();
         if let Some(left) = all.get_mut(item.key()) {
-            left.retain(|write| !unknown.iter().any(|resolved| Arc::ptr_eq(resolved, write)));
+            left.retain(|write| !unknown[..looked_up].iter().any(|resolved| Arc::ptr_eq(resolved, write)));
             if left.is_empty() {
                 all.remove(item.key());
             }
         }
-        Ok(())
+        result
     }
 
     async fn resolve(&self, item: &Item, write: &UnknownWrite) -> Result<(), ReconcileError> {
+        if self.clocks.monotonic() >= write.failed_at + HOLD_MAX {
+            return Ok(());
+        }
         let Target { resource, key, uid, .. } = &write.target;
         let list = Call::list(resource, &key.namespace).metadata_list_only();
         let list = match &write.generated {

@@ -362,6 +362,62 @@ async fn key_is_not_reconciled_while_the_outcome_of_its_write_cannot_be_read() {
     }
 }
 
+/// An overloaded API server that fails a batch of creates must not get a list for each of them.
+#[tokio::test(start_paused = true)]
+async fn equal_creates_without_a_response_are_looked_up_with_one_list() {
+    fn want_eight(view: &View<'_>, item: &Key) -> Plan {
+        let mut plan = Plan::none();
+        let is_empty = view.in_namespace::<ConfigMap>(&(&*item.name).into()).next().is_none();
+        if item.name == "a" && is_empty && view.get::<Namespace>(item).is_some() {
+            let body = json!({"metadata": {"generateName": "child-", "labels": {"of": "a"}}});
+            let create = || Write::create::<ConfigMap>(Key::namespaced("a", ""), body.clone());
+            plan.push_parallel((0..8).map(|_| create().because("there is none")).collect());
+        }
+        plan
+    }
+    let cluster = TestCluster::new();
+    touch(&cluster, "a");
+    let unavailable = InjectedFault::status(500, "InternalError", "etcdserver: leader changed");
+    let rule = FaultRule::new(unavailable).resource("configmaps").writes(true).times(8);
+    let failed = cluster.faults.add(rule);
+    let running = cluster.start(deciding(want_eight)).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(
+        (cluster.faults.hits(failed), cluster.writes().len()),
+        (8, 8),
+        "eight failed, eight more did not"
+    );
+    assert_eq!(cluster.reads("configmaps", "labelSelector"), 1);
+    running.stop().await;
+}
+
+/// The key is not reconciled meanwhile, and its worker waits.
+#[tokio::test(start_paused = true)]
+async fn outcomes_of_one_key_are_looked_up_together_until_one_of_them_fails() {
+    fn delete_all(view: &View<'_>, item: &Key) -> Plan {
+        let mut plan = Plan::none();
+        let maps = view.in_namespace::<ConfigMap>(&(&*item.name).into());
+        plan.push_parallel(maps.map(|map| Write::delete(&**map).because("all are to go")).collect());
+        plan
+    }
+    let cluster = TestCluster::new();
+    touch(&cluster, "a");
+    (0..8).for_each(|n| cluster.put(&format!("a/x{n}"), "red"));
+    cluster.synced_cache::<ConfigMap>().await;
+    let unavailable = || InjectedFault::status(500, "InternalError", "etcdserver: leader changed");
+    let writes = FaultRule::new(unavailable()).resource("configmaps").writes(true).times(8);
+    let one = FaultRule::new(unavailable()).resource("configmaps").verbs(&["list"]).target("x5").times(1);
+    let slow = InjectedFault::DelayThen(Duration::from_secs(1), Box::new(InjectedFault::Pass));
+    let slow = FaultRule::new(slow).resource("configmaps").verbs(&["list"]);
+    let (failed, _, lists) = (cluster.faults.add(writes), cluster.faults.add(one), cluster.faults.add(slow));
+    let running = cluster.start(deciding(delete_all)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    // The first five, and two more that were under way; then the last three.
+    assert_eq!((cluster.faults.hits(failed), cluster.faults.hits(lists)), (8, 7 + 3));
+    assert_eq!(cluster.writes().len(), 8);
+    running.stop().await;
+}
+
 /// A leader that stops in the meantime does not know what its successor must see.
 #[tokio::test(start_paused = true)]
 async fn no_handover_record_is_left_while_a_write_is_in_flight() {
