@@ -83,7 +83,7 @@ impl Executor {
             Applied { error: plan.error_message().map(ReconcileError::because), ..Applied::default() };
         let mut stopped = !(self.is_leader)();
         if stopped {
-            applied.error = Some(ReconcileError::because(NOT_LEADING));
+            applied.error = Some(ReconcileError::from_api_error(&not_leading(), NOT_LEADING));
         } else {
             for event in plan.events() {
                 self.record_event(item, event.clone());
@@ -371,7 +371,7 @@ impl Executor {
     }
 
     fn check_leading(&self) -> Result<(), ApiError> {
-        if (self.is_leader)() { Ok(()) } else { Err(ApiError::transport(ErrorReason::Other, NOT_LEADING)) }
+        if (self.is_leader)() { Ok(()) } else { Err(not_leading()) }
     }
 
     /// The response lists all deleted objects; it is not read, and a lost one does not hold the item back: there is no
@@ -520,6 +520,12 @@ impl Executor {
         let jitter = self.random.lock().f64();
         tokio::time::sleep(CONFLICT_WAIT.mul_f64(1.0 + jitter)).await;
     }
+}
+
+/// Like a refused connection: nothing was sent that would have to be looked up, and the item is not to blame. It
+/// is reconciled again, because a late renewal may let this process lead on.
+fn not_leading() -> ApiError {
+    ApiError::transport(ErrorReason::ConnectionRefused, NOT_LEADING)
 }
 
 fn decode_read(response: Result<Bytes, ApiError>) -> FetchResult {

@@ -283,6 +283,10 @@ async fn write_is_not_sent_once_fencing_refuses_it() {
     assert!(send(Method::POST).await.is_err());
     assert!(send(Method::DELETE).await.is_err());
     assert_eq!(send(Method::GET).await.unwrap().status(), 200);
+    let client = kube::Client::new(service.clone(), "default");
+    let failure = crate::Call::raw(Method::POST, "/x").send(&client).await.unwrap_err();
+    assert_eq!(failure.message, "not sent: this process may no longer write");
+    assert!(!failure.may_have_taken_effect() && failure.reason.is_outage());
     let methods: Vec<_> = server.requests.lock().iter().map(|(_, method, ..)| method.clone()).collect();
     assert_eq!(methods, [Method::POST, Method::GET]);
 }

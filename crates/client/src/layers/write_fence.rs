@@ -1,9 +1,9 @@
 //! Fencing: refuses writes once this process may no longer write.
 
-use std::io;
 use std::sync::Arc;
 
 use http::{Request, Response};
+use keleustes_objects::{ApiError, ErrorReason};
 use kube::client::Body;
 use tower::{BoxError, ServiceExt as _};
 
@@ -35,8 +35,9 @@ impl Middleware for WriteFence {
         if request.method().is_safe() || (self.may_write)() {
             inner.oneshot(request).await
         } else {
-            Err(io::Error::new(io::ErrorKind::PermissionDenied, "not sent: this process may no longer write")
-                .into())
+            // The reason says that it took no effect.
+            let why = "not sent: this process may no longer write";
+            Err(ApiError::transport(ErrorReason::ConnectionRefused, why).into())
         }
     }
 }

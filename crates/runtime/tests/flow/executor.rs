@@ -522,6 +522,8 @@ async fn nothing_is_written_or_recorded_once_the_lease_is_lost() {
     plan.record(event());
     let applied = apply(&cluster, plan).await;
     assert_eq!(letters(&applied), "DFN");
+    let Outcome::Failed(failure) = &applied.outcomes[1] else { panic!("not refused") };
+    assert!(!failure.may_have_taken_effect(), "nothing has to be looked up");
     assert_eq!((cluster.writes().len(), cluster.events.lock().len()), (1, 1));
 
     // Lost before the plan.

@@ -214,6 +214,27 @@ async fn relist_retries_a_dropped_key_even_if_the_object_is_unchanged() {
     running.stop().await;
 }
 
+/// A renewal that comes late lets this process lead on, and no other leader has done what was refused meanwhile.
+#[tokio::test(start_paused = true)]
+async fn write_that_is_refused_while_the_lease_is_lost_uses_up_no_retries() {
+    let cluster = TestCluster::new();
+    cluster.put("a/x", "red");
+    let delete = |view: &View<'_>, item: &Key| {
+        let map = view.get::<ConfigMap>(item);
+        map.map_or_else(Plan::none, |map| Plan::of(Write::delete(&**map).because("the test wants it")))
+    };
+    let a_loop = Loop::deciding("test", delete)
+        .enqueue_on::<ConfigMap>(|change, _, enqueue| enqueue.add(&change.latest().meta.key));
+    cluster.is_leader.store(false, Ordering::Relaxed);
+    let running = cluster.start(controller(a_loop.max_retries(0))).await;
+    wait(Duration::from_secs(1)).await;
+    assert_eq!(cluster.writes(), []);
+    cluster.is_leader.store(true, Ordering::Relaxed);
+    wait(Duration::from_secs(10)).await;
+    assert_eq!(cluster.writes().len(), 1);
+    running.stop().await;
+}
+
 /// When an item with three retries was reconciled, of whose reconciles some meet an API server outage.
 async fn times_with_outages(meets_outage: fn(usize) -> bool) -> Vec<u128> {
     let cluster = TestCluster::new();
