@@ -67,6 +67,12 @@ pub trait ReconcileIo: Send {
         let _ = (document, hash);
         Box::pin(async { Ok(None) })
     }
+
+    /// Whether a reconcile may change what is not behind the API server, such as files of this host. A dry run, a shadow
+    /// and a process that does not lead any more may not; no write would follow the change.
+    fn may_change_host(&self) -> bool {
+        false
+    }
 }
 
 /// A live object as JSON; `None` if it is not found.
@@ -150,6 +156,13 @@ impl<'a> Context<'a> {
             }
         });
         inputs.unwrap_or_else(|| unreachable!("with_view calls its argument before it returns"))
+    }
+
+    /// Whether the host may be changed. If not, a reconcile goes on as if it had been, so that a dry run and a shadow see
+    /// the writes that follow.
+    #[must_use]
+    pub fn may_change_host(&self) -> bool {
+        self.io.may_change_host()
     }
 
     /// Applies a plan and returns the outcomes of its writes.

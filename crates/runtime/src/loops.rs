@@ -602,6 +602,10 @@ struct LoopIo<'a> {
 }
 
 impl ReconcileIo for LoopIo<'_> {
+    fn may_change_host(&self) -> bool {
+        self.shadow_writer.is_none() && (self.a_loop.executor.is_leader)()
+    }
+
     fn with_view(&self, f: &mut dyn FnMut(&View<'_>)) {
         self.a_loop.reader.with_view(f);
     }

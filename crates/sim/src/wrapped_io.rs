@@ -28,6 +28,10 @@ impl<'a> WrappedIo<'a> {
 }
 
 impl ReconcileIo for WrappedIo<'_> {
+    fn may_change_host(&self) -> bool {
+        self.io.may_change_host()
+    }
+
     fn with_view(&self, f: &mut dyn FnMut(&View<'_>)) {
         match self.on_read {
             Some(on_read) => self.io.with_view(&mut |view| f(&view.recording(on_read))),

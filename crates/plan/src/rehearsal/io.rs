@@ -285,6 +285,10 @@ impl RehearsalIo<'_> {
 }
 
 impl ReconcileIo for RehearsalIo<'_> {
+    fn may_change_host(&self) -> bool {
+        self.cluster.leads
+    }
+
     fn with_view(&self, f: &mut dyn FnMut(&View<'_>)) {
         f(&self.cluster.view());
     }

@@ -13,6 +13,7 @@
 //!
 //! Nothing can be written, for three reasons each of which is enough: a plan never reaches the executor, the executor
 //! refuses because this process does not lead, and every client is fenced against all but reads.
+//! A reconcile that changes files of its host asks first (`Context::may_change_host`), here and in a dry run.
 
 mod attribution;
 pub mod comparison;

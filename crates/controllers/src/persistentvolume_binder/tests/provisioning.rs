@@ -326,6 +326,32 @@ fn only_directories_below_tmp_are_removed_and_only_while_released() {
     assert!(host.0.lock().is_empty());
 }
 
+/// A dry run, a shadow and a process that has lost the Lease plan the writes, as the leader would, and leave the host alone.
+#[test]
+fn only_the_leader_changes_directories_of_the_host() {
+    let host = Arc::new(FakeHost::default());
+    let a_loop = host_path_loops(&host, true).remove(0);
+    let asked = annotated(of_class("dir"), &[(names::STORAGE_PROVISIONER, names::HOST_PATH)]);
+    let pending = cluster(&a_loop, &[asked], &[]).with::<StorageClass>(class("dir", names::HOST_PATH));
+    let transcript = sync_claim(&mut pending.without_leading(), &a_loop);
+    assert!(!transcript.contains("event "), "{transcript}");
+    assert!(host.0.lock().is_empty(), "{:?}", host.0.lock());
+    let a_loop = host_path_loops(&host, true).remove(1);
+    let changes = [
+        ("/spec/local", Value::Null),
+        ("/spec/hostPath", json!({"path": "/tmp/x"})),
+        ("/spec/claimRef", bound_ref("c-1")),
+        ("/spec/persistentVolumeReclaimPolicy", json!("Delete")),
+        ("/metadata/finalizers", json!([names::IN_TREE_FINALIZER])),
+        ("/metadata/annotations", json!({names::PROVISIONED_BY: names::HOST_PATH})),
+        ("/status/phase", json!("Released")),
+    ];
+    let released = cluster(&a_loop, &[], &[with(volume("pv"), &changes)]);
+    let transcript = sync_volume(&mut released.without_leading(), &a_loop);
+    assert!(!transcript.contains("event "), "{transcript}");
+    assert!(host.0.lock().is_empty(), "{:?}", host.0.lock());
+}
+
 /// Proves PVB-90, PVB-125.
 #[test]
 fn directory_is_removed_if_its_volume_cannot_be_created() {
