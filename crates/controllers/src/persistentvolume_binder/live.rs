@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{ApiError, ErrorReason, Kind, ResourceVersion, Uid};
+use keleustes_objects::{ApiError, ErrorReason, Kind, ResourceVersion, Uid, invalid_path_segment};
 use keleustes_plan::{Context, OnFailure, Outcome, Plan, ReconcileError, Write};
 use serde_json::Value;
 
@@ -83,6 +83,8 @@ pub(super) async fn confirm<T: Kind>(
 ) -> Result<(), ApiError> {
     match cached {
         Some(cached) => read_unchanged(cx, cached).await.map(|_| ()),
+        // No object can have such a name, and no client sends it. The API server accepts it in a claim.
+        None if invalid_path_segment(&key.name).is_some() => Ok(()),
         None => {
             let mut results = cx.io().fetch(&T::RESOURCE, std::slice::from_ref(key)).await;
             match results.pop().unwrap_or(Ok(None))? {

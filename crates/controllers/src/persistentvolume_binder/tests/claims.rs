@@ -235,6 +235,20 @@ fn bound_claim_without_its_volume_is_lost_once() {
     }
 }
 
+/// Proves PVB-43.
+#[test]
+fn claim_whose_volume_no_volume_can_be_named_as_is_lost() {
+    let a_loop = claims_loop();
+    let (bound, _) = bound_pair();
+    for name in ["a/b", "..", "50%"] {
+        let odd = with(bound.clone(), &[("/spec/volumeName", json!(name))]);
+        let transcript = sync_claim(&mut cluster(&a_loop, &[odd], &[]), &a_loop);
+        // A client refuses to send such a request, and the claim would be retried without end.
+        assert!(!transcript.contains("get persistentvolumes"), "{transcript}");
+        assert!(transcript.contains("because the claim lost its volume"), "{transcript}");
+    }
+}
+
 /// Proves PVB-117.
 #[test]
 fn terminating_claim_is_bound_like_any_other() {
