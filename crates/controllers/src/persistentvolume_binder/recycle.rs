@@ -9,7 +9,9 @@ use keleustes_objects::{
     ApiError, ErrorReason, Key, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSource, Pod,
     PodPhase, Quantity,
 };
-use keleustes_plan::{Context, InvolvedObject, OnFailure, Outcome, Plan, PlannedEvent, Write};
+use keleustes_plan::{
+    Context, InvolvedObject, OnFailure, Outcome, Plan, PlannedEvent, ReconcileError, Write,
+};
 use serde_json::{Value, json};
 
 use super::claims::record;
@@ -28,28 +30,29 @@ pub(super) fn running_pod(binder: &Binder, volume: &PersistentVolume) -> Option<
     binder.operations.recycler_pod(&volume.meta.key.name).filter(|pod| pod.volume == volume.meta.uid)
 }
 
-/// Gives up a recycler pod whose volume is no longer released: it may be in use again. The pod of a deleted volume ends by
-/// itself and is deleted then.
+/// Gives up a recycler pod whose volume is no longer released: it may be in use again, and is not made available while the
+/// pod may go on. The pod of a deleted volume ends by itself and is deleted then.
 pub(super) async fn abandon_outdated(
     cx: &mut Context<'_>,
     binder: &Binder,
     name: &str,
     volume: Option<&PersistentVolume>,
-) {
-    let Some(running) = binder.operations.recycler_pod(name) else { return };
+) -> Result<(), ReconcileError> {
+    let Some(running) = binder.operations.recycler_pod(name) else { return Ok(()) };
     if volume.is_some_and(|volume| volume.meta.uid == running.volume && is_released(volume)) {
-        return;
+        return Ok(());
     }
     if let Some(pod) = cached_pod(cx, &running) {
         if volume.is_none() && !pod.is_terminated() {
-            return;
+            return Ok(());
         }
         let write = Write::delete(&*pod)
             .ignoring_errors(&[ErrorReason::NotFound])
             .because("the volume of the recycler pod is not released any more");
-        cx.apply(Plan::of(write)).await;
+        cx.apply(Plan::of(write)).await.all_done()?;
     }
     binder.operations.set_recycler_pod(name, None);
+    Ok(())
 }
 
 /// Whether a volume keeps the claim that it was released from.

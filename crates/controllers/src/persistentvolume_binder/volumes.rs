@@ -22,7 +22,7 @@ impl Reconciler for VolumeReconciler {
     async fn reconcile(&self, cx: &mut Context<'_>, item: &Key) -> Result<Requeue, ReconcileError> {
         gauges::refresh(cx, &self.0.gauges);
         let volume = cx.gather(|view| view.get::<PersistentVolume>(item).cloned());
-        recycle::abandon_outdated(cx, &self.0, &item.name, volume.as_deref()).await;
+        recycle::abandon_outdated(cx, &self.0, &item.name, volume.as_deref()).await?;
         let Some(volume) = volume else {
             let now = cx.gather(|view| view.now().monotonic);
             self.0.operations.finish(cx, &volume_operation(item), now);

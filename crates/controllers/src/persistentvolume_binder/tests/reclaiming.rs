@@ -259,6 +259,25 @@ fn volume_that_was_in_use_since_its_recycler_pod_was_created_is_scrubbed_again()
     assert!(!released.contains("VolumeRecycled"), "{released}");
 }
 
+/// The pod would scrub what the next claim has written.
+#[test]
+fn volume_is_not_available_before_the_deletion_of_its_recycler_pod_was_accepted() {
+    let a_loop = volumes_loop();
+    let path = Pod::RESOURCE.object_path(&Key::namespaced("default", "recycler-for-pv"));
+    let refused = error(ErrorReason::Unavailable, "etcd is down");
+    let mut cluster = cluster(&a_loop, &[], &[recyclable()]).failing_at("delete", &path, refused, Some(1));
+    cluster.reconcile(&a_loop, volume_key("pv"));
+    cluster.put::<Pod>(&a_loop, recycler_pod("Running"));
+    let unused = [("/spec/claimRef", Value::Null), ("/metadata/resourceVersion", json!("98"))];
+    cluster.put::<PersistentVolume>(&a_loop, with(recyclable(), &unused));
+    let refused = sync_volume(&mut cluster, &a_loop);
+    assert!(refused.contains("FAILED") && !refused.contains("put persistentvolumes"), "{refused}");
+    let repeated = sync_volume(&mut cluster, &a_loop);
+    let deleted = repeated.find("delete pods default/recycler-for-pv because");
+    let available = repeated.find("put persistentvolumes/status pv because");
+    assert!(deleted.is_some() && deleted < available, "{repeated}");
+}
+
 /// The scrub of a deleted volume goes on, and its pod is deleted when it has ended.
 #[test]
 fn recycler_pod_of_a_deleted_volume_is_deleted_when_it_has_ended() {
