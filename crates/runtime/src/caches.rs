@@ -129,6 +129,9 @@ impl Caches {
         resync_period: Option<Duration>,
     ) -> Self {
         let clients = clients.into();
+        for part in ["cache", "event-handler"] {
+            metrics.expose_panics(part);
+        }
         Self(Arc::new(Shared {
             rest_mapper: RestMapper::new(clients.discovery.clone()),
             written_versions: WrittenVersions::new(clocks.clone()),
@@ -182,6 +185,7 @@ impl Caches {
             assert!(kept.contains(wanted), "the cache of {entry:?} keeps {kept:?} and not {wanted:?}");
             return there.clone();
         }
+        shared.metrics.expose_undecodable(entry.resource());
         let cache = Arc::new(Cache {
             entry: entry.clone().keeping(*shared.pod_parts.lock()),
             rank: caches.len(),

@@ -201,6 +201,7 @@ pub async fn start(
     let monitors = wait_for_monitors(&controller, context).await;
     let (name, grants) = (controller.name, controller.grants);
     controller.metrics.iter().for_each(|metric| context.metrics.declare(metric));
+    context.metrics.expose_panics(name);
     run_start_steps(&controller, context)?;
     let effects_router = Arc::new(EffectsRouter::new(&controller.loops, context, record.clone()));
     let mut running = RunningController {

@@ -136,9 +136,19 @@ impl Metrics {
         self.0.measured.measure(measurement);
     }
 
+    /// Exposes the panics of a controller, none so far: an alert on an increase overlooks a series that begins with 1.
+    pub fn expose_panics(&self, controller: &str) {
+        self.0.panics.with_label_values(&[controller]);
+    }
+
     /// Counts a contained panic.
     pub fn panicked(&self, controller: &str) {
         self.0.panics.with_label_values(&[controller]).inc();
+    }
+
+    /// Exposes the unreadable objects of a resource, none so far, as [`Metrics::expose_panics`] does with panics.
+    pub fn expose_undecodable(&self, resource: &Resource) {
+        self.0.undecodable.with_label_values(&[&*resource.group, &*resource.plural]);
     }
 
     /// Counts an object that could not be read.

@@ -151,6 +151,7 @@ impl Monitor {
         };
         let reflector = Reflector::new(client, source, random).with_observer(Arc::new(errors));
         let mut reflector = caches.with_list_mode(reflector);
+        feed.metrics.expose_undecodable(&feed.resource);
         let metrics = feed.metrics.observed(&feed.resource);
         async move {
             let mut requested_list = 1;

@@ -79,6 +79,7 @@ impl Monitors {
         if subscribers.iter().any(|known| Arc::ptr_eq(&known.observer, observer)) {
             return;
         }
+        self.context.metrics.expose_panics(observer.queue().unwrap_or("observer"));
         subscribers.push(Arc::new(Subscriber {
             observer: observer.clone(),
             sink: RwLock::default(),

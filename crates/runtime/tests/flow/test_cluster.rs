@@ -171,10 +171,21 @@ impl TestCluster {
         self.server.requests().iter().filter(|request| fits(request)).count()
     }
 
+    /// Whether a panic was contained anywhere.
+    pub(crate) fn has_panicked(&self) -> bool {
+        has_panicked(&self.metrics.text())
+    }
+
     /// Whether the metrics have this line.
     pub(crate) fn metric(&self, line: &str) -> bool {
         self.metrics.text().lines().any(|metric_line| metric_line == line)
     }
+}
+
+/// Whether a panic was contained anywhere, according to these metrics.
+pub(crate) fn has_panicked(metrics: &str) -> bool {
+    let mut panics = metrics.lines().filter(|line| line.starts_with("keleustes_sync_panics_total{"));
+    panics.any(|line| !line.ends_with(" 0"))
 }
 
 /// Lets everything happen that does not wait for a timer.
