@@ -30,7 +30,10 @@ pub fn completion(shell: Shell, known: &CommandLineContext<'_>) -> String {
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command(known), PROGRAM, &mut script);
-    String::from_utf8_lossy(&script).into_owned()
+    // For bash, clap writes the hyphens of the program's name in two ways: where it detects a subcommand as the first, and
+    // where it completes its arguments as the second.
+    let (detected, completed) = (PROGRAM.replace('-', "__"), PROGRAM.replace('-', "__subcmd__"));
+    String::from_utf8_lossy(&script).replace(&completed, &detected)
 }
 
 /// The man page, in roff.
@@ -67,9 +70,13 @@ fn command(known: &CommandLineContext<'_>) -> Command {
         .disable_help_flag(true)
         .disable_help_subcommand(true)
         .disable_version_flag(true);
-    for known in known.commands {
-        command = command.subcommand(subcommand(known));
+    for subcommand_help in known.commands {
+        command = command.subcommand(subcommand(subcommand_help, known));
     }
+    with_flags(command, known)
+}
+
+fn with_flags(mut command: Command, known: &CommandLineContext<'_>) -> Command {
     for group in flags::groups() {
         command = command.next_help_heading(format!("{} flags", group.title));
         for flag in group.flags.iter().filter(|flag| flag.deprecated.is_none()) {
@@ -79,11 +86,13 @@ fn command(known: &CommandLineContext<'_>) -> Command {
     command
 }
 
-fn subcommand(known: &help::CommandHelp<'_>) -> Command {
+fn subcommand(known: &help::CommandHelp<'_>, context: &CommandLineContext<'_>) -> Command {
     let command = Command::new(known.name.to_owned()).about(known.about.to_owned()).disable_help_flag(true);
     let values = match known.name {
         "completion" => vec!["bash".to_owned(), "zsh".to_owned(), "fish".to_owned()],
         "help" => help::group_names(),
+        // It takes the flags of the manager.
+        "check" => return with_flags(command, context),
         _ => return command,
     };
     command.arg(Arg::new("argument").value_parser(PossibleValuesParser::new(values)))

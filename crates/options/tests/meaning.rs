@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use common::{CONTROLLERS, context, print, run};
 use keleustes_options::{
-    CommandLineContext, GoDuration, LogFormat, ParseOutcome, RefusalOutput, Shell, Throttle, TlsVersion,
-    completion, flags, man_page, parse,
+    CommandHelp, CommandLineContext, GoDuration, LogFormat, ParseOutcome, RefusalOutput, Shell, Throttle,
+    TlsVersion, completion, flags, man_page, parse,
 };
 
 /// Proves OPT-1.
@@ -502,4 +502,28 @@ fn an_argument_that_is_not_utf8_is_refused() {
         matches!(outcome, ParseOutcome::Refuse { exit_code: 1, manner: RefusalOutput::Usage, .. }),
         "{outcome:?}"
     );
+}
+
+#[test]
+fn bash_completes_the_arguments_of_every_subcommand() {
+    let commands = ["check", "completion", "help", "man-page"].map(|name| CommandHelp {
+        name,
+        arguments: "",
+        about: "It does something.",
+    });
+    let script = completion(Shell::Bash, &CommandLineContext { commands: &commands, ..context() });
+    let lines: Vec<_> = script.lines().map(str::trim).collect();
+    let detected = lines.iter().filter_map(|line| line.strip_prefix("cmd=\"")?.strip_suffix('"'));
+    let detected: Vec<_> = detected.filter(|name| !name.is_empty()).collect();
+    assert_eq!(detected.len(), 5, "the program and its subcommands: {detected:?}");
+    let words_of = |name: &str| {
+        let at = lines.iter().position(|line| *line == format!("{name})"));
+        let at = at.unwrap_or_else(|| panic!("nothing is completed after {name}"));
+        lines[at + 1].to_owned()
+    };
+    let of = |name: &str| words_of(detected.iter().find(|detected| detected.ends_with(name)).unwrap());
+    assert_eq!(of("__completion"), "opts=\"bash zsh fish\"");
+    assert!(of("__help").contains(" job-controller "), "{}", of("__help"));
+    assert!(of("__check").contains(" --kubeconfig "), "the flags of the manager: {}", of("__check"));
+    assert!(detected.iter().all(|name| words_of(name).starts_with("opts=")));
 }
