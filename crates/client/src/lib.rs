@@ -17,7 +17,7 @@ mod reflector;
 pub use call::{Call, DeleteOptions, PatchType, PropagationPolicy, WriteResponse};
 pub use connect::{
     ConnectError, Connection, ConnectionObserver, ExecPluginStatus, KUBERNETES_VERSION, OtherServer,
-    ServerTrust, set_commit,
+    ServerTrust, platform, set_commit,
 };
 pub use credentials::{ClientFactory, ClientOptions};
 pub use discovery::{ApiResource, DiscoveredResources, RestMapper, Subresource, discover};

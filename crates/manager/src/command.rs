@@ -62,7 +62,7 @@ fn with_context<T>(use_context: impl FnOnce(&CommandLineContext<'_>) -> T) -> T 
         })
         .collect();
     let landed = crate::controller_selection::implemented_controllers();
-    let program = identity::program();
+    let (program, platform) = (identity::program(), keleustes_client::platform());
     let commands: Vec<CommandHelp<'_>> = SUBCOMMANDS.iter().map(|command| command.help).collect();
     use_context(&CommandLineContext {
         controllers: &controllers,
@@ -76,7 +76,7 @@ fn with_context<T>(use_context: impl FnOnce(&CommandLineContext<'_>) -> T) -> T 
             build_date: option_env!("KELEUSTES_BUILD_DATE").unwrap_or_default(),
             language_version: concat!("rust", env!("CARGO_PKG_RUST_VERSION")),
             compiler: "rustc",
-            platform: "linux/amd64",
+            platform: &platform,
         },
         width: terminal_width(),
         read_file: &|path| std::fs::read_to_string(path),

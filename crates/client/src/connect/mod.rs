@@ -357,20 +357,26 @@ pub fn set_commit(commit: &str) {
     let _ = COMMIT.set(commit.chars().take(7).collect());
 }
 
-/// The `User-Agent` of a component: program, version and platform like the original, then this program's name
-/// and version, with the commit if it is known, and the component.
+/// The operating system and the architecture that this program was built for, as Go names them: `linux/amd64`.
 #[must_use]
-pub fn user_agent(component: &str) -> String {
+pub fn platform() -> String {
     let arch = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
+    format!("{}/{arch}", std::env::consts::OS)
+}
+
+/// The `User-Agent` of a component: program, version and platform like the original, then this program's name
+/// and version, with the commit if it is known, and the component.
+#[must_use]
+pub fn user_agent(component: &str) -> String {
     let commit = COMMIT.get().map_or("", String::as_str);
     let plus = if commit.is_empty() { "" } else { "+" };
     format!(
-        "kube-controller-manager/{KUBERNETES_VERSION} ({}/{arch}) keleustes/{}{plus}{commit}/{component}",
-        std::env::consts::OS,
+        "kube-controller-manager/{KUBERNETES_VERSION} ({}) keleustes/{}{plus}{commit}/{component}",
+        platform(),
         env!("CARGO_PKG_VERSION"),
     )
 }

@@ -155,7 +155,7 @@ async fn invalid_kubeconfig_is_not_quoted() {
 fn user_agent_starts_like_the_originals_and_ends_with_the_component() {
     let agent = user_agent("shared-informers");
     let version = env!("CARGO_PKG_VERSION");
-    assert!(agent.starts_with("kube-controller-manager/v1.37.1 ("), "{agent}");
+    assert!(agent.starts_with(&format!("kube-controller-manager/v1.37.1 ({}) ", platform())), "{agent}");
     assert!(agent.ends_with(&format!(") keleustes/{version}/shared-informers")), "{agent}");
 }
 

@@ -102,3 +102,10 @@ fn shadow_holds_no_lease_and_creates_no_tokens() {
     assert_eq!(crate::run::shadow_window(&options), Some(std::time::Duration::from_secs(30)));
     assert!(read(["--shadow-window=0s"].iter().map(Into::into)).is_err());
 }
+
+#[test]
+fn version_names_the_platform_that_the_program_was_built_for() {
+    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let wanted = format!("{}/{arch}", std::env::consts::OS);
+    with_context(|known| assert_eq!(known.build.platform, wanted));
+}
