@@ -44,7 +44,7 @@ fn read_flags(args: Vec<OsString>, known: &CommandLineContext<'_>) -> Result<Box
             match manner {
                 RefusalOutput::Usage => eprintln!("{}\nError: {message}", keleustes_options::usage()),
                 RefusalOutput::Plain => eprintln!("Error: {message}{}", subcommands::hint(&first)),
-                RefusalOutput::Logged => eprintln!("kube-controller-manager: {message}"),
+                RefusalOutput::Logged => crate::logging::command_failed(&message),
             }
             Err(ExitCode::from(exit_code))
         }

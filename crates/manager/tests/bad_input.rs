@@ -479,11 +479,8 @@ fn complaint(directory: &Path, taken: u16, args: &str, said: &str) -> Option<Str
     let fill = |text: &str| text.replace("{port}", &port.to_string()).replace("{taken}", &taken.to_string());
     let (args, said) = (fill(args), fill(said));
     let (code, stdout, stderr) = run(directory, &args, PATIENCE);
-    let errors = stderr.lines().filter(|line| {
-        line.starts_with("Error: ")
-            || line.starts_with("kube-controller-manager: ")
-            || line.contains("\"command failed\"")
-    });
+    let errors =
+        stderr.lines().filter(|line| line.starts_with("Error: ") || line.contains("\"command failed\""));
     let errors: Vec<&str> = errors.collect();
     // What follows a word that is no command names the commands.
     let is_hint =

@@ -125,12 +125,37 @@ fn error_without_kubeconfig_names_the_flags() {
     assert!(ended.stderr.contains("--kubeconfig"), "{}", ended.stderr);
 }
 
+/// Proves OPT-22.
+#[test]
+fn flags_that_fail_validation_are_logged_as_a_failed_command() {
+    let ended = run(&["--secure-port=-1"]);
+    assert_eq!(ended.code, Some(1));
+    let wanted = "\"command failed\" err=\"--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off \
+                  secure port\"\n";
+    assert!(ended.stderr.starts_with('E') && ended.stderr.ends_with(wanted), "{}", ended.stderr);
+}
+
+#[test]
+fn reader_that_closes_the_pipe_is_no_panic() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kube-controller-manager"))
+        .args(["check", "--kubeconfig=/no/such/kubeconfig", "--secure-port=0"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!((ended.status.code(), &*stderr), (Some(1), ""), "a check failed");
+}
+
 /// Proves OPT-57.
 #[test]
 fn error_names_unusable_serving_files() {
     let path =
         refusal(&[&free_port(), "--authentication-skip-lookup", "--authorization-always-allow-paths=/a*b"]);
-    assert!(path.contains(r#"only trailing * allowed in "a*b""#), "{path}");
+    assert!(path.contains(r#"only trailing * allowed in \"a*b\""#), "{path}");
     let ca = refusal(&[&free_port(), "--client-ca-file=/no/such/ca", "--authentication-skip-lookup"]);
     // The file, its flag and the reason.
     for part in ["/no/such/ca", "--client-ca-file", "No such file"] {

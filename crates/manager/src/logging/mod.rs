@@ -39,6 +39,14 @@ pub(crate) fn start(form: LogFormat, verbosity: Verbosity) {
     }));
 }
 
+/// Logs why the process ends before [`start`], because its flags fail validation.
+pub(crate) fn command_failed(message: &str) {
+    let log = Log { form: LogFormat::Text, verbosity: Verbosity::new(0, Vec::new()) };
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
+        tracing::error!(err = message, "command failed");
+    });
+}
+
 struct Log {
     form: LogFormat,
     verbosity: Verbosity,
