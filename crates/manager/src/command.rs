@@ -89,7 +89,9 @@ pub(crate) fn say(text: &str) {
 }
 
 fn terminal_width() -> Option<usize> {
-    std::env::var("COLUMNS").ok()?.parse().ok()
+    let exported = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || Some(rustix::termios::tcgetwinsize(std::io::stdout()).ok()?.ws_col.into());
+    exported.or_else(terminal).filter(|columns| *columns > 0)
 }
 
 #[cfg(test)]
