@@ -43,7 +43,7 @@ pub(crate) fn run(
     read_flags: impl FnOnce(Vec<&str>) -> Result<Box<Options>, ExitCode>,
 ) -> ExitCode {
     if args.iter().any(|arg| matches!(*arg, "--help" | "-h")) {
-        print!("{HELP}");
+        crate::command::say(HELP);
         return ExitCode::SUCCESS;
     }
     let (format, flags) = match OutputFormat::read(args) {
@@ -65,7 +65,7 @@ pub(crate) fn run(
         }
     };
     let report = runtime.block_on(checked(&options));
-    print!("{}", report.text(format));
+    crate::command::say(&report.text(format));
     if report.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn refuse_as_plugin(program: &str, first: Option<&str>) -> Option<Exi
         return None;
     }
     if matches!(first, None | Some("help" | "--help" | "-h")) {
-        print!("{HELP}");
+        crate::command::say(HELP);
         return Some(ExitCode::SUCCESS);
     }
     eprintln!("Error: unknown command {:?} for \"kubectl keleustes\"\n\n{HELP}", first.unwrap_or_default());

@@ -32,6 +32,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::enforcement::not_enforced;
 use self::scratch::Scratch;
+use crate::command::say_line;
 use crate::logging::{self, LogFormat, Verbosity};
 use crate::{command, run};
 
@@ -98,7 +99,7 @@ impl Default for PlaygroundOptions {
 /// Runs until Ctrl-C.
 pub(crate) fn run(args: &[&str]) -> ExitCode {
     if args.iter().any(|arg| matches!(*arg, "--help" | "-h")) {
-        print!("{HELP}");
+        command::say(HELP);
         return ExitCode::SUCCESS;
     }
     let played = PlaygroundOptions::read(args).and_then(|options| {
@@ -160,7 +161,7 @@ async fn play(options: &PlaygroundOptions) -> anyhow::Result<()> {
     let folder = options.data.as_deref().unwrap_or_else(|| scratch.path());
     let (ending, ended) = watch::channel(false);
     let (serving, keeping) = start_server(options, folder, ended).await?;
-    println!("API server   {} ({} ms)", serving.address(), began.elapsed().as_millis());
+    say_line!("API server   {} ({} ms)", serving.address(), began.elapsed().as_millis());
 
     let kubeconfig = folder.join("kubeconfig");
     let manager_port = match (options.manager && !options.demo, options.manager_port) {
@@ -185,20 +186,20 @@ async fn play(options: &PlaygroundOptions) -> anyhow::Result<()> {
     let pod_events = AbortOnDropHandle::new(tokio::spawn(record_pod_events(admin.root("hollow-events"))));
     let driver = storage::start(admin.root("hollow-storage")).await?;
     let removed = if removed == 0 { String::new() } else { format!("; {removed} removed") };
-    println!("nodes        {} hollow ones, and a scheduler{removed}", options.nodes);
+    say_line!("nodes        {} hollow ones, and a scheduler{removed}", options.nodes);
     let worked = if options.demo {
         let client = admin.root("demo");
         let manager_flags = manager_flags(&serving, folder, 0)?;
         demo::Demo { client, nodes: &nodes, manager_flags, folder }.play().await
     } else if let Some(port) = manager_port {
-        println!("manager      this one; https://127.0.0.1:{port}/statusz, /metrics, /configz … (curl -k)");
+        say_line!("manager      this one; https://127.0.0.1:{port}/statusz, /metrics, /configz … (curl -k)");
         let login = live_page::print_link(port);
         greet(&kubeconfig, began, true);
         manage(manager_flags(&serving, folder, port)?, options.verbosity, login).await
     } else {
-        println!("manager      none");
+        say_line!("manager      none");
         greet(&kubeconfig, began, false);
-        println!("{}", command_of_a_manager(&manager_flags(&serving, folder, 0)?)?);
+        say_line!("{}", command_of_a_manager(&manager_flags(&serving, folder, 0)?)?);
         until_signal().await
     };
     drop((pod_events, api_services, driver));
@@ -231,18 +232,17 @@ const TO_TRY: &str = "    kubectl get nodes
 ";
 
 fn greet(kubeconfig: &Path, began: Instant, has_manager: bool) {
-    println!("\nready after {} ms. In another terminal:\n", began.elapsed().as_millis());
-    println!("    export KUBECONFIG={}", kubeconfig.display());
-    println!("{TO_TRY}");
+    say_line!("\nready after {} ms. In another terminal:\n", began.elapsed().as_millis());
+    say_line!("    export KUBECONFIG={}", kubeconfig.display());
+    say_line!("{TO_TRY}");
     if let Some(program) = std::env::current_exe().ok().filter(|_| has_manager) {
-        println!("    {} explain deployment/oars\n", program.display());
+        say_line!("    {} explain deployment/oars\n", program.display());
     }
-    println!("{FAILURES}\nCtrl-C ends everything.");
+    say_line!("{FAILURES}\nCtrl-C ends everything.");
 }
 
 /// Failures to try; docs/playground.md explains them.
-const FAILURES: &str = "
-Make something fail, with annotations that docs/playground.md lists:
+const FAILURES: &str = "Make something fail, with annotations that docs/playground.md lists:
 
     kubectl annotate node hollow-0 hollow.keleustes.io/failed=true
     kubectl run crasher --image=any --annotations=hollow.keleustes.io/crash-after=2s
@@ -344,7 +344,7 @@ async fn start_server(
         Some(data) => {
             let (server, keeper, found) =
                 StateDir::open(folder, builder).with_context(|| format!("--data={}", data.display()))?;
-            println!("data         {} entries read, {} lost", found.entries, found.skipped);
+            say_line!("data         {} entries read, {} lost", found.entries, found.skipped);
             let keeping = tokio::spawn(keeper.run(server.clone(), SAVE_EVERY, ended));
             (server, Pki::load_or_generate(folder)?, Some(keeping))
         }
@@ -378,7 +378,7 @@ fn remembered_port(folder: &Path) -> u16 {
     let text = std::fs::read_to_string(folder.join(PORT)).unwrap_or_default();
     let port = text.trim().parse().unwrap_or(0);
     if port != 0 && TcpListener::bind(("127.0.0.1", port)).is_err() {
-        println!("port         {port}, that of the last run, is in use; copied kubeconfigs are not valid");
+        say_line!("port         {port}, that of the last run, is in use; copied kubeconfigs are not valid");
         return 0;
     }
     port

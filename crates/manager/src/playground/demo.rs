@@ -18,6 +18,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
+use crate::command::say_line;
+
 const DEPLOYMENTS: Resource = Resource::namespaced("apps", "v1", "deployments", "Deployment");
 const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
@@ -274,20 +276,20 @@ fn bar(old: usize, new: usize) -> String {
 }
 
 fn title(text: &str) {
-    println!("\n── {text} ──");
+    say_line!("\n── {text} ──");
 }
 
 fn say(text: &str) {
-    println!("{text}");
+    say_line!("{text}");
 }
 
 /// Replaces the last printed line. Into a pipe or a file it prints lines, each once.
 fn print_over(since: &str, text: &str) {
     use std::io::Write as _;
     if std::io::stdout().is_terminal() {
-        print!("\r\x1b[K  {since}  {text}");
+        crate::command::say(&format!("\r\x1b[K  {since}  {text}"));
     } else if is_new(text) {
-        println!("  {since}  {text}");
+        say_line!("  {since}  {text}");
     }
     // A closed terminal loses a line, nothing else.
     let _ = std::io::stdout().flush();
@@ -305,7 +307,7 @@ fn is_new(text: &str) -> bool {
 /// Ends a line that [`print_over`] has left open.
 fn end_line() {
     if std::io::stdout().is_terminal() {
-        println!();
+        crate::command::say("\n");
     }
 }
 
