@@ -131,7 +131,10 @@ impl PlaygroundOptions {
                 ("--port", _) => options.port = number()?,
                 ("--manager-port", _) => options.manager_port = number()?,
                 ("-v" | "--v", _) => options.verbosity = Some(number()?.into()),
-                ("--data", folder) if !folder.is_empty() => options.data = Some(folder.into()),
+                // Absolute, because its files are named in commands for another terminal.
+                ("--data", folder) if !folder.is_empty() => {
+                    options.data = Some(std::path::absolute(folder)?);
+                }
                 ("--manager", "on") => options.manager = true,
                 ("--manager", "off") => options.manager = false,
                 _ => bail!("unknown argument {arg:?}\n\n{HELP}"),
@@ -660,7 +663,8 @@ mod tests {
     fn options_are_parsed_and_unknown_ones_refused() {
         let wanted = PlaygroundOptions {
             nodes: 5,
-            data: Some("d".into()),
+            // Commands for another terminal name its files.
+            data: Some(std::env::current_dir().unwrap().join("d")),
             port: 6443,
             manager: false,
             ..PlaygroundOptions::default()
