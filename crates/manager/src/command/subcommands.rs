@@ -51,7 +51,17 @@ const fn row(
 pub(super) fn run(args: &[OsString], known: &CommandLineContext<'_>) -> Option<ExitCode> {
     let words: Vec<_> = args.iter().map(|arg| arg.to_str().unwrap_or_default()).collect();
     let (name, args) = words.split_first()?;
-    Some((find(name)?.run)(args, known))
+    let command = find(name)?;
+    if !takes_help_flag(name) && args.iter().any(|arg| matches!(*arg, "--help" | "-h")) {
+        say(&usage_of(command));
+        return Some(ExitCode::SUCCESS);
+    }
+    Some((command.run)(args, known))
+}
+
+fn usage_of(command: &Subcommand) -> String {
+    let CommandHelp { name, arguments, about } = command.help;
+    format!("{about}\n\nUsage: {}\n", format!("kube-controller-manager {name} {arguments}").trim_end())
 }
 
 fn find(name: &str) -> Option<&'static Subcommand> {
@@ -151,25 +161,19 @@ fn help(args: &[&str], known: &CommandLineContext<'_>) -> ExitCode {
         [name, ..] if takes_help_flag(name) => {
             find(name).map_or_else(all, |command| (command.run)(&["--help"], known))
         }
-        [name, ..] => {
-            let command = find(name).map(|command| {
-                let CommandHelp { name, arguments, about } = command.help;
-                format!("{about}\n\nUsage: kube-controller-manager {name} {arguments}\n")
-            });
-            match command.or_else(|| keleustes_options::group_help(name, known)) {
-                Some(text) => {
-                    say(&text);
-                    ExitCode::SUCCESS
-                }
-                None => {
-                    let groups = keleustes_options::group_names().join(", ");
-                    let commands = keleustes_options::commands_text(known);
-                    refuse(&format!(
-                        "there is no command and no group of flags {name:?}\n\nCommands:\n{commands}\nGroups: {groups}"
-                    ))
-                }
+        [name, ..] => match find(name).map(usage_of).or_else(|| keleustes_options::group_help(name, known)) {
+            Some(text) => {
+                say(&text);
+                ExitCode::SUCCESS
             }
-        }
+            None => {
+                let groups = keleustes_options::group_names().join(", ");
+                let commands = keleustes_options::commands_text(known);
+                refuse(&format!(
+                    "there is no command and no group of flags {name:?}\n\nCommands:\n{commands}\nGroups: {groups}"
+                ))
+            }
+        },
     }
 }
 
@@ -212,6 +216,19 @@ mod tests {
             assert!(SUBCOMMANDS[..position].iter().all(|earlier| earlier.help.name != name), "{name}");
             assert!(about.ends_with('.') && about.len() < 90, "{name}: {about}");
         }
+    }
+
+    #[test]
+    fn every_subcommand_explains_itself() {
+        super::super::with_context(|known| {
+            for command in SUBCOMMANDS {
+                let usage = usage_of(command);
+                assert!(usage.contains(&format!("Usage: kube-controller-manager {}", command.help.name)));
+                assert!(!usage.lines().any(|line| line.ends_with(' ')), "{usage:?}");
+                let end = run(&[command.help.name.into(), "--help".into()], known);
+                assert_eq!(end, Some(ExitCode::SUCCESS), "{}", command.help.name);
+            }
+        });
     }
 
     #[test]
