@@ -3,6 +3,7 @@
 
 mod yaml;
 
+use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,6 +39,9 @@ pub(crate) const EXTENSION: &str = "keleustes.dev/manager";
 const DEFAULT_SERVER: &str = "https://127.0.0.1:10257";
 const PATH: &str = "/debug/keleustes/explain";
 const PLUGIN: &str = "kubectl-keleustes";
+/// The flags that take a value.
+const TAKE_VALUES: [&str; 8] =
+    ["-n", "--namespace", "-o", "--output", "--kubeconfig", "-s", "--server", "--certificate-authority"];
 /// How often `--watch` asks.
 const WATCH_EVERY: Duration = Duration::from_secs(2);
 
@@ -130,6 +134,8 @@ impl Arguments {
             match flag {
                 "-w" | "--watch" => read.watch = value != Some("false"),
                 "--insecure-skip-tls-verify" => read.insecure = value != Some("false"),
+                // Before a word is taken for its value.
+                _ if !TAKE_VALUES.contains(&flag) => bail!("unknown flag: {flag}; --help lists all"),
                 _ => {
                     let value = value.or_else(|| args.next().copied());
                     read.set(flag, value.with_context(|| format!("flag needs an argument: {flag}"))?)?;
@@ -151,7 +157,7 @@ impl Arguments {
             "--kubeconfig" => self.kubeconfig = Some(value.into()),
             "--server" | "-s" => self.server = Some(value.to_owned()),
             "--certificate-authority" => self.certificate_authority = Some(value.into()),
-            _ => bail!("unknown flag: {flag}\n\n{HELP}"),
+            _ => bail!("unknown flag: {flag}; --help lists all"),
         }
         Ok(())
     }
@@ -160,11 +166,19 @@ impl Arguments {
         if let Some(path) = &self.kubeconfig {
             return Ok(path.clone());
         }
-        let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
-        let listed = std::env::split_paths(&listed).find(|path| path.exists());
-        let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".kube/config"));
-        listed.or(home).ok_or_else(|| anyhow!("no kubeconfig: set --kubeconfig or KUBECONFIG"))
+        default_kubeconfig(&std::env::var_os("KUBECONFIG").unwrap_or_default(), std::env::var_os("HOME"))
     }
+}
+
+/// The first existing file of `KUBECONFIG`, or the one in the home directory if the variable is empty. If it names missing
+/// files only, that file belongs to another cluster: kubectl does not read it either.
+fn default_kubeconfig(listed: &OsStr, home: Option<OsString>) -> anyhow::Result<PathBuf> {
+    if !listed.is_empty() {
+        let found = std::env::split_paths(listed).find(|path| path.exists());
+        return found.with_context(|| format!("KUBECONFIG={}: there is no such file", listed.display()));
+    }
+    let home = home.context("no kubeconfig: set --kubeconfig or KUBECONFIG")?;
+    Ok(Path::new(&home).join(".kube/config"))
 }
 
 /// Resource and name: `deployment/web`, or `deployment web`.
@@ -192,7 +206,13 @@ struct RunningManager {
 
 /// Connects to the manager that the arguments and the kubeconfig name.
 async fn connect(arguments: &Arguments) -> anyhow::Result<RunningManager> {
+    if let Some(url) = arguments.server.as_deref().filter(|url| !url.contains("://")) {
+        bail!("--server={url} is not a URL, such as {DEFAULT_SERVER}");
+    }
     let path = arguments.kubeconfig()?;
+    if !path.exists() {
+        bail!("kubeconfig {} does not exist", path.display());
+    }
     let kubeconfig =
         Kubeconfig::read_from(&path).with_context(|| format!("kubeconfig {}", path.display()))?;
     let context = CallerContext::of(&kubeconfig);
@@ -262,6 +282,8 @@ fn print(output: &str, answer: &str) -> anyhow::Result<String> {
 /// Adds what the user can do about an error.
 fn hint(server: &OtherServer, error: &str) -> String {
     let url = &server.url;
+    // The manager is asked as an API server would be.
+    let error = error.strip_prefix(&format!("API server {url}: ")).unwrap_or(error);
     let advice = if error.contains("certificate") {
         "its certificate cannot be verified: use --certificate-authority or --insecure-skip-tls-verify"
     } else if error.contains("forbidden") || error.contains("Forbidden") || error.contains("cannot get path")
@@ -271,6 +293,8 @@ fn hint(server: &OtherServer, error: &str) -> String {
         "ask the shadow, which has a port of its own: --server"
     } else if error.contains("404") || error.contains("not found") && !error.contains("resource type") {
         "is this a manager that can explain?"
+    } else if error.contains("onnection refused") {
+        "does a manager listen there? --server names another address, and --help says how to forward its port"
     } else {
         return format!("asking {url}: {error}");
     };

@@ -42,6 +42,31 @@ fn flags_are_read_and_unknown_ones_refused() {
 }
 
 #[test]
+fn unknown_flag_is_named_and_takes_no_value() {
+    for args in [&["pod/x", "--what"][..], &["--what", "pod/x"], &["-x"]] {
+        let error = Arguments::read(args).unwrap_err().to_string();
+        assert!(error.starts_with("unknown flag: -"), "{args:?}: {error}");
+    }
+    let error = Arguments::read(&["pod/x", "--server"]).unwrap_err().to_string();
+    assert_eq!(error, "flag needs an argument: --server");
+}
+
+/// After the playground has ended, its KUBECONFIG must not make the command ask the cluster of ~/.kube/config.
+#[test]
+fn missing_file_of_kubeconfig_variable_is_not_replaced_by_that_of_the_home_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let there = directory.path().join("there");
+    std::fs::write(&there, "").unwrap();
+    let home = || Some(OsString::from("/home/user"));
+    assert_eq!(default_kubeconfig(OsStr::new(""), home()).unwrap(), Path::new("/home/user/.kube/config"));
+    let listed = std::env::join_paths([Path::new("/no/such/file"), &there]).unwrap();
+    assert_eq!(default_kubeconfig(&listed, home()).unwrap(), there);
+    let error = default_kubeconfig(OsStr::new("/no/such/file"), home()).unwrap_err().to_string();
+    assert_eq!(error, "KUBECONFIG=/no/such/file: there is no such file");
+    assert!(default_kubeconfig(OsStr::new(""), None).is_err());
+}
+
+#[test]
 fn unverified_server_gets_no_token() {
     let arguments = Arguments::default();
     for url in ["https://127.0.0.1:10257", "https://localhost:1", "https://[::1]:10257"] {
@@ -91,5 +116,8 @@ fn errors_say_what_helps() {
     let server = OtherServer { url: "https://h".to_owned(), trust: ServerTrust::Kubeconfig };
     assert!(hint(&server, "invalid peer certificate: UnknownIssuer").contains("--certificate-authority"));
     assert!(hint(&server, "forbidden: User \"x\" cannot get path").contains("keleustes-explain"));
-    assert_eq!(hint(&server, "connection refused"), "asking https://h: connection refused");
+    let refused = hint(&server, "API server https://h: tcp connect error: Connection refused (os error 111)");
+    assert!(refused.starts_with("asking https://h: tcp connect error: Connection refused"), "{refused}");
+    assert!(refused.contains("does a manager listen there? --server"), "{refused}");
+    assert_eq!(hint(&server, "broken pipe"), "asking https://h: broken pipe");
 }
