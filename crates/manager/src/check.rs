@@ -26,12 +26,12 @@ Usage: kube-controller-manager check [-o json] [flags of the manager]
 
 Give it the flags of your manifest, on the machine and as the user that runs the manager. It checks
 
-  files         kubeconfig, CA files, key pairs and their expiry
+  files         kubeconfigs, CA files, key pairs and their expiry, the lease lock file
   API server    reachable, version and skew, clock skew
   controllers   all that --controllers asks for are implemented and can be constructed
   permissions   of the manager, and of every enabled controller: with --use-service-account-credentials
                 each asks with the token of its own service account (SelfSubjectAccessReview)
-  lease         who holds it, and which program that is
+  lease         who holds it, and which program that is; the durations of the leader election
   ports         --secure-port is free
 
 Exit code 0: no failure, warnings at most; 1: failures, or flags that cannot be parsed.
@@ -73,6 +73,8 @@ pub(crate) fn run(
 async fn checked(options: &Options) -> Report {
     let mut report = Report::default();
     files::check(options, &mut report);
+    cluster::check_delegates(options, &mut report).await;
+    cluster::check_election(options, &mut report);
     let (kubeconfig, master) = run::api_server(options);
     let connection = match Connection::open(kubeconfig, master, None) {
         Ok(connection) => connection,

@@ -148,6 +148,25 @@ impl ProcessLock for LeaseLockFile {
     }
 }
 
+/// Whether [`LeaseLockFile::open`] can open or create the file, which this does not create.
+///
+/// # Errors
+/// Why it cannot.
+pub(crate) fn check_path(path: &Path) -> anyhow::Result<()> {
+    if path.try_exists()? {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        ensure!(file.metadata()?.is_file(), "not a regular file");
+        return check_file_system(rustix::fs::fstatfs(&file)?.f_type);
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let check_folder = || {
+        ensure!(folder.metadata()?.is_dir(), "not a folder");
+        rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?;
+        check_file_system(rustix::fs::statfs(folder)?.f_type)
+    };
+    check_folder().with_context(|| folder.display().to_string())
+}
+
 fn check_file_system(number: i64) -> anyhow::Result<()> {
     if LOCAL_FILE_SYSTEMS.iter().any(|(local, _)| *local == number) {
         return Ok(());

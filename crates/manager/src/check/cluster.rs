@@ -1,5 +1,6 @@
 //! Checks the API server, the Lease and the ports.
 
+use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use http::Request;
 use http::header::DATE;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use keleustes_client::{Call, ClientFactory, api_error};
+use keleustes_client::{Call, ClientFactory, Connection, api_error};
 use keleustes_objects::{ErrorReason, Key, Resource};
 use keleustes_options::Options;
 use keleustes_runtime::leader::{self, LEADER_ANNOTATION};
@@ -15,7 +16,7 @@ use kube::client::Body;
 use serde_json::Value;
 
 use super::report::{Category, Check, Report};
-use crate::identity;
+use crate::{identity, run, serving};
 
 static LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
@@ -146,6 +147,42 @@ fn holder_text(lease: &Value, holder: &str, now: Timestamp) -> String {
     format!("held by {holder} ({program}), {state} {age} s ago")
 }
 
+/// Whether the durations of the leader election exclude two leaders. The manager refuses to start with others.
+pub(super) fn check_election(options: &Options, report: &mut Report) {
+    if let Some(Err(error)) = run::election_config(options, "check").map(|config| config.validate()) {
+        let flags =
+            "--leader-elect-lease-duration, --leader-elect-renew-deadline, --leader-elect-retry-period";
+        report.add(
+            Check::new(Category::Lease, "durations")
+                .failed(error.to_string())
+                .advise(format!("correct {flags}; the defaults are 15s, 10s and 2s")),
+        );
+    }
+}
+
+/// Whether the kubeconfigs for delegated authentication and authorization can be used.
+pub(super) async fn check_delegates(options: &Options, report: &mut Report) {
+    if !options.serving.is_enabled() {
+        return;
+    }
+    // That of the manager itself is checked with the connection.
+    let is_other = |file: &str| !file.is_empty() && file != options.client.kubeconfig;
+    for (flag, file) in serving::kubeconfigs(options).into_iter().filter(|(_, file)| is_other(file)) {
+        let opened = async {
+            let connection = Connection::open(Some(file.as_ref()), None, None)?;
+            anyhow::Ok(connection.prefetch_credentials().await?)
+        };
+        let check = Check::new(Category::Files, flag);
+        report.add(match opened.await {
+            Ok(()) => check.ok(format!("{file}: can be used")),
+            Err(error) => {
+                let advice = "give a kubeconfig that the user of the manager can read, or leave the flag out";
+                check.failed(format!("{error:#}")).advise(advice)
+            }
+        });
+    }
+}
+
 /// Whether the secure port is free. On the machine of the leader it need not be: that may be this manager.
 pub(super) async fn check_port(options: &Options, holder: Option<&str>, report: &mut Report) {
     let serving = &options.serving;
@@ -161,12 +198,17 @@ pub(super) async fn check_port(options: &Options, holder: Option<&str>, report: 
         Ok(_) => check.ok(format!("{}:{port} is free", serving.bind_address)),
         Err(error) => {
             let text = format!("{}:{port}: {error}", serving.bind_address);
-            if leads_here {
-                check.warning(text).advise("a manager on this machine leads, which is probably why")
-            } else {
-                check
+            match error.kind() {
+                ErrorKind::AddrInUse if leads_here => {
+                    check.warning(text).advise("a manager on this machine leads, which is probably why")
+                }
+                ErrorKind::AddrInUse => check
                     .failed(text)
-                    .advise("another process listens there; stop it or choose another --secure-port")
+                    .advise("another process listens there; stop it or choose another --secure-port"),
+                ErrorKind::AddrNotAvailable => {
+                    check.failed(text).advise("--bind-address must be an address of this machine")
+                }
+                _ => check.failed(text).advise("choose another --bind-address or --secure-port"),
             }
         }
     });
@@ -199,6 +241,55 @@ mod tests {
             let text = shown(version_skew(server));
             assert!(text.contains(mark), "{server}: {text}");
         }
+    }
+
+    fn options(flags: &[&str]) -> Box<Options> {
+        crate::command::read(flags.iter().map(Into::into)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn missing_kubeconfigs_of_delegated_access_fail() {
+        let flags =
+            ["--kubeconfig=/own", "--authentication-kubeconfig=/no/such", "--authorization-kubeconfig=/own"];
+        let mut report = Report::default();
+        check_delegates(&options(&flags), &mut report).await;
+        let text = report.text(OutputFormat::Text);
+        assert!(
+            text.contains("FAILED   --authentication-kubeconfig: kubeconfig /no/such does not exist"),
+            "{text}"
+        );
+        assert!(text.contains("1 checks, 1 failed"), "the manager's own is checked once: {text}");
+        let mut report = Report::default();
+        check_delegates(&options(&["--secure-port=0", flags[1]]), &mut report).await;
+        assert!(!report.has_failed(), "nothing is served");
+    }
+
+    #[test]
+    fn durations_that_the_manager_refuses_fail() {
+        let failed = |flags: &[&str]| {
+            let mut report = Report::default();
+            check_election(&options(flags), &mut report);
+            report.has_failed()
+        };
+        assert!(failed(&["--leader-elect-lease-duration=5s"]) && failed(&["--leader-elect-retry-period=9s"]));
+        assert!(!failed(&[]) && !failed(&["--leader-elect-lease-duration=5s", "--leader-elect=false"]));
+    }
+
+    /// The leader on this machine explains a port in use, and nothing else.
+    #[tokio::test]
+    async fn address_of_another_machine_fails_beside_a_leader_too() {
+        let leader = format!("{}_1", leader::host_name().unwrap());
+        let judged = async |flags: &[&str]| {
+            let mut report = Report::default();
+            check_port(&options(flags), Some(&leader), &mut report).await;
+            report.text(OutputFormat::Text)
+        };
+        let other = judged(&["--bind-address=192.0.2.1", "--secure-port=28673"]).await;
+        assert!(other.contains("FAILED") && other.contains("-> --bind-address"), "{other}");
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
+        let taken = judged(&["--bind-address=127.0.0.1", &port]).await;
+        assert!(taken.contains("WARNING") && taken.contains("a manager on this machine leads"), "{taken}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
 use super::report::{Category, Check, Report};
+use crate::lease_lock;
 
 /// A certificate that expires within this time is worth a warning.
 const EXPIRES_SOON_DAYS: i64 = 30;
@@ -54,6 +55,24 @@ pub(super) fn check(options: &Options, report: &mut Report) {
             let check = Check::new(Category::Files, flags);
             report.add(pair(check, Path::new(certificate), Path::new(key)));
         }
+    }
+    for sni in &options.serving.sni {
+        let check = Check::new(Category::Files, "--tls-sni-cert-key");
+        report.add(pair(check, Path::new(&sni.cert_file), Path::new(&sni.key_file)));
+    }
+    let lock = &options.leader_election.lock_file;
+    if !lock.is_empty() {
+        report.add(lease_lock_file(lock));
+    }
+}
+
+fn lease_lock_file(file: &str) -> Check {
+    let check = Check::new(Category::Files, "--lease-lock-file");
+    match lease_lock::check_path(Path::new(file)) {
+        Ok(()) => check.ok(format!("{file}: can be used")),
+        Err(error) => check
+            .failed(format!("{file}: {error:#}"))
+            .advise("a writable folder on a local volume that outlives a restart, or leave the flag out"),
     }
 }
 
@@ -140,6 +159,32 @@ mod tests {
         let expired = judged(&both, "2031-01-01T00:00:00Z");
         assert!(expired.contains("FAILED") && expired.contains("-> renew it"), "{expired}");
         assert!(judged("nothing", now).contains("it contains no certificate"));
+    }
+
+    #[test]
+    fn lease_lock_file_is_checked_and_not_created() {
+        let directory = tempfile::tempdir().unwrap();
+        let judged = |path: &Path| shown(lease_lock_file(&path.display().to_string()));
+        let new = directory.path().join("lease.lock");
+        assert!(judged(&new).contains("  ok ") && !new.exists(), "{}", judged(&new));
+        std::fs::write(&new, "").unwrap();
+        assert!(judged(&new).contains("  ok "), "{}", judged(&new));
+        let folder = judged(directory.path());
+        assert!(folder.contains("FAILED") && folder.contains("s a directory"), "{folder}");
+        let nowhere = judged(Path::new("/no/such/folder/lease.lock"));
+        assert!(nowhere.contains("FAILED") && nowhere.contains("/no/such/folder: No such file"), "{nowhere}");
+        let process = judged(Path::new("/proc/lease.lock"));
+        assert!(process.contains("FAILED"), "{process}");
+    }
+
+    #[test]
+    fn missing_sni_pair_fails() {
+        let flag = ["--tls-sni-cert-key=/no/such.crt,/no/such.key"];
+        let options = crate::command::read(flag.iter().map(Into::into)).unwrap();
+        let mut report = Report::default();
+        check(&options, &mut report);
+        let text = report.text(OutputFormat::Text);
+        assert!(text.contains("FAILED   --tls-sni-cert-key: ") && text.contains("/no/such.crt"), "{text}");
     }
 
     #[test]
