@@ -1,6 +1,7 @@
 //! The inputs of one reconcile: a StatefulSet, its pods by ordinal, its claims and its revisions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use keleustes_objects::{
@@ -13,10 +14,16 @@ use crate::workloads::adoption::{Claimed, claim, claim_if};
 use crate::workloads::owners::{controlled_by, controlled_by_or_orphans, orphans};
 use crate::workloads::revisions::sort_by_revision;
 
+/// How many missing pods one reconcile considers. `spec.replicas` may be two billion, for which there is neither
+/// memory nor time.
+const MISSING_MAX: usize = 1000;
+
 pub(super) struct Inputs {
     pub(super) set: Arc<StatefulSet>,
-    /// Its pods in range, by ordinal.
+    /// Its pods in range, by ordinal: the existing ones and the lowest missing ones.
     pub(super) replicas: BTreeMap<i32, Option<Arc<Pod>>>,
+    /// How many more pods are missing; they are left to a later reconcile.
+    pub(super) deferred: usize,
     /// Its pods out of range, the lowest ordinal first.
     pub(super) condemned: Vec<(i32, Arc<Pod>)>,
     /// All its pods.
@@ -48,10 +55,16 @@ fn ordinal(set: &str, pod: &str) -> Option<i32> {
     digits(set, pod)?.parse().ok()
 }
 
-/// The ordinals in range.
-fn ordinals(set: &StatefulSet) -> impl Iterator<Item = i32> + use<> {
+/// The ordinals in range. An ordinal has 32 bits.
+fn ordinals(set: &StatefulSet) -> Range<i64> {
     let start = i64::from(set.spec.ordinals.start);
-    (start..start + i64::from(set.spec.replicas)).map_while(|ordinal| i32::try_from(ordinal).ok())
+    start..(start + i64::from(set.spec.replicas)).min(i64::from(i32::MAX) + 1)
+}
+
+/// The lowest ordinals in range without a pod, as many as one reconcile considers.
+fn lowest_missing(set: &StatefulSet, exists: impl Fn(&i32) -> bool) -> impl Iterator<Item = i32> {
+    let in_range = ordinals(set).map_while(|ordinal| i32::try_from(ordinal).ok());
+    in_range.filter(move |ordinal| !exists(ordinal)).take(MISSING_MAX)
 }
 
 impl Gathered {
@@ -81,31 +94,38 @@ impl Gathered {
         let mut revisions = self.revisions.apply(cx).await?;
         sort_by_revision(&mut revisions);
         let pods = self.pods.apply(cx).await?;
-        let mut replicas: BTreeMap<_, _> = ordinals(&self.set).map(|ordinal| (ordinal, None)).collect();
-        let mut condemned = Vec::new();
+        let Self { set, claims, now, .. } = self;
+        let (range, mut existing, mut condemned) = (ordinals(&set), BTreeMap::new(), Vec::new());
         for pod in &pods {
-            let Some(ordinal) = ordinal(&self.set.meta.key.name, &pod.meta.key.name) else { continue };
-            match replicas.get_mut(&ordinal) {
-                Some(slot) => *slot = Some(pod.clone()),
-                None => condemned.push((ordinal, pod.clone())),
+            let Some(ordinal) = ordinal(&set.meta.key.name, &pod.meta.key.name) else { continue };
+            if range.contains(&i64::from(ordinal)) {
+                existing.insert(ordinal, pod.clone());
+            } else {
+                condemned.push((ordinal, pod.clone()));
             }
         }
         condemned.sort_by_key(|(ordinal, _)| *ordinal);
-        let Self { set, claims, now, .. } = self;
-        Ok(Inputs { set, replicas, condemned, pods, revisions, claims, now })
+        let missing: Vec<i32> = lowest_missing(&set, |ordinal| existing.contains_key(ordinal)).collect();
+        let all = usize::try_from(range.end - range.start).unwrap_or(0);
+        let deferred = all.saturating_sub(existing.len() + missing.len());
+        let mut replicas: BTreeMap<_, _> =
+            existing.into_iter().map(|(ordinal, pod)| (ordinal, Some(pod))).collect();
+        replicas.extend(missing.into_iter().map(|ordinal| (ordinal, None)));
+        Ok(Inputs { set, replicas, deferred, condemned, pods, revisions, claims, now })
     }
 }
 
-/// The claims of the pods in range and of the existing pods.
+/// The claims of the existing pods and of the missing ones that this reconcile considers.
 fn find_claims(
     view: &View<'_>,
     set: &StatefulSet,
     pods: &[Arc<Pod>],
 ) -> BTreeMap<ArcStr, Arc<PersistentVolumeClaim>> {
-    let existing = pods.iter().filter_map(|pod| ordinal(&set.meta.key.name, &pod.meta.key.name));
+    let ordinal_of = |pod: &Arc<Pod>| ordinal(&set.meta.key.name, &pod.meta.key.name);
+    let existing: BTreeSet<i32> = pods.iter().filter_map(ordinal_of).collect();
     let templates = &set.spec.volume_claim_templates;
-    let names = ordinals(set)
-        .chain(existing)
+    let names = lowest_missing(set, |ordinal| existing.contains(ordinal))
+        .chain(existing.iter().copied())
         .flat_map(|ordinal| templates.iter().map(move |template| claims::name(set, template, ordinal)));
     names
         .filter_map(|name| {
@@ -139,7 +159,7 @@ impl Inputs {
     /// How many pods in range are missing or unavailable.
     pub(super) fn unavailable(&self) -> usize {
         let available = |pod: &Option<Arc<Pod>>| pod.as_ref().is_some_and(|pod| self.is_available(pod));
-        self.replicas.values().filter(|pod| !available(pod)).count()
+        self.replicas.values().filter(|pod| !available(pod)).count() + self.deferred
     }
 }
 

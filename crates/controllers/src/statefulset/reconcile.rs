@@ -1,5 +1,7 @@
 //! Reconciles one StatefulSet.
 
+use std::time::Duration;
+
 use keleustes_objects::{Key, StatefulSetStatus};
 use keleustes_plan::{
     Context, InvolvedObject, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, StatusUrgency,
@@ -12,6 +14,9 @@ use super::{
     MAX_UNAVAILABLE, RECREATE, StatefulSetOptions, UNAVAILABLE, recreate, replicas, rolling, status,
 };
 use crate::workloads::availability::requeue_when_available;
+
+/// When a reconcile follows one that could not consider all missing pods, even if it has created none.
+const MORE_PODS_DELAY: Duration = Duration::from_secs(1);
 
 /// Reconciles StatefulSets.
 pub(super) struct StatefulSetReconciler {
@@ -115,6 +120,9 @@ impl Reconciler for StatefulSetReconciler {
         done?;
         status_written.all_done()?;
         cleaned.all_done()?;
+        if inputs.deferred > 0 && !inputs.is_ordered() {
+            return Ok(Requeue::after(MORE_PODS_DELAY, "the rest of its missing pods"));
+        }
         let unavailable = new_status.ready_replicas != new_status.available_replicas;
         let wanted = inputs.set.spec.min_ready_seconds;
         Ok(if unavailable {

@@ -55,7 +55,8 @@ pub(super) async fn ensure_replicas(
             return Ok(true);
         }
     }
-    Ok(false)
+    // Pods out of range and outdated ones wait until no pod is missing.
+    Ok(inputs.deferred > 0)
 }
 
 /// Slices of one, two, four and so on: an error that all have in common occurs once, not a thousand times.

@@ -19,7 +19,7 @@ pub(super) fn inputs(set: StatefulSet, pods: &[Option<Value>]) -> Inputs {
     let pods = replicas.values().flatten().cloned().collect();
     let (condemned, revisions, claims) = (Vec::new(), Vec::new(), BTreeMap::new());
     let now = Time::from_unix_seconds(1_800_000_000);
-    Inputs { set: Arc::new(set), replicas, condemned, pods, revisions, claims, now }
+    Inputs { set: Arc::new(set), replicas, deferred: 0, condemned, pods, revisions, claims, now }
 }
 
 fn history(set: &StatefulSet) -> History {

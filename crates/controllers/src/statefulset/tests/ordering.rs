@@ -99,6 +99,26 @@ fn scale_down_deletes_from_the_highest_ordinal_one_at_a_time() {
     assert_eq!(pod_actions(cluster(patient, [pod(0), pod(1), recently_ready(pod(2))])), ["delete web-2"]);
 }
 
+/// A user may ask for two billion replicas; the manager must survive it.
+#[test]
+fn any_number_of_replicas_is_created_a_thousand_pods_at_a_time() {
+    let huge = || with_claim_template(parallel(set(i32::MAX)));
+    let transcript = reconcile(cluster(huge(), [pod(1), old(3)]));
+    assert_eq!(transcript.matches("create pods a/web-").count(), 1000);
+    assert!(transcript.contains("create pods a/web-0 ") && transcript.contains("create pods a/web-1001 "));
+    assert!(!transcript.contains("delete pods"), "outdated pods wait until none is missing");
+    assert!(transcript.contains("requeue after 1s"), "{transcript}");
+    assert_eq!(transcript.matches("create persistentvolumeclaims a/data-web-").count(), 1002);
+    // In order one missing pod is created at a time, and its event enqueues the StatefulSet.
+    let ordered = reconcile(cluster(with_claim_template(set(i32::MAX)), []));
+    assert_eq!(ordered.matches("create pods a/web-").count(), 1);
+    assert!(!ordered.contains("requeue after"), "{ordered}");
+    // The range of ordinals ends at 32 bits.
+    let last = with_field(parallel(set(i32::MAX)), "/spec/ordinals", json!({"start": i32::MAX - 1}));
+    let created = pod_actions(cluster(last, []));
+    assert_eq!(created, ["create web-2147483646", "create web-2147483647"]);
+}
+
 /// Proves STS-41, STS-55.
 #[test]
 fn in_parallel_all_pods_are_created_and_deleted_at_once() {
