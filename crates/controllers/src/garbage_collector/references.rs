@@ -1,5 +1,7 @@
 //! Patches of ownerReferences and finalizers, as strategic merge patch and as JSON merge patch.
 
+use std::collections::BTreeSet;
+
 use keleustes_objects::{ErrorReason, ObjectMeta, Uid};
 use keleustes_plan::{
     Context, OnFailure, Outcome, PatchKind, Plan, ReconcileError, Target, Write, WriteDraft,
@@ -26,9 +28,9 @@ impl OwnerReferencesPatch {
     pub(super) fn remove_owners(target: &Target, owners: &[Uid], because: &'static str) -> Self {
         let deletions: Vec<Value> =
             owners.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
-        let removed: Vec<String> = owners.iter().map(Uid::to_string).collect();
+        let removed: BTreeSet<String> = owners.iter().map(Uid::to_string).collect();
         let rest = move |mut references: Vec<Value>| {
-            references.retain(|one| !removed.iter().any(|uid| one["uid"] == **uid));
+            references.retain(|one| one["uid"].as_str().is_none_or(|uid| !removed.contains(uid)));
             references
         };
         Self::new(target, &deletions, rest, because)

@@ -1,7 +1,9 @@
 //! Links between nodes: updated when ownerReferences change, and checked where a reference disagrees with its
 //! owner.
 
-use keleustes_objects::{Key, OwnerReference, TypeMeta};
+use std::collections::{BTreeMap, BTreeSet};
+
+use keleustes_objects::{Key, OwnerReference, TypeMeta, Uid};
 use keleustes_plan::{InvolvedObject, PlannedEvent};
 
 use super::super::identity::Identity;
@@ -22,20 +24,15 @@ impl Graph {
         self.enqueue_unblocked_owners(at, owners, effects);
         let new: Vec<Reference> = owners.iter().map(|owner| self.resolve_owner(at, owner, effects)).collect();
         let old = std::mem::take(&mut self.slots[at].owners);
+        let mut kept = BTreeSet::new();
         for reference in &new {
             self.slots[reference.owner].dependents.insert(at);
+            kept.insert(reference.owner);
         }
         self.slots[at].owners = new.into();
-        let new = &self.slots[at].owners;
-        self.enqueue_mismatched(
-            at,
-            new.as_slice().iter().filter(|reference| is_added(reference, &old, new)),
-            effects,
-        );
-        for reference in old.as_slice() {
-            if self.slots[at].owners.to(reference.owner).next().is_none() {
-                self.remove_dependent(reference.owner, at);
-            }
+        self.enqueue_mismatched(at, added(&old, &self.slots[at].owners), effects);
+        for reference in old.as_slice().iter().filter(|reference| !kept.contains(&reference.owner)) {
+            self.remove_dependent(reference.owner, at);
         }
     }
 
@@ -143,10 +140,11 @@ impl Graph {
 
     /// Enqueues owners that this object blocked and no longer blocks.
     fn enqueue_unblocked_owners(&self, at: SlotIndex, new: &[OwnerReference], effects: &mut GraphEffects) {
+        let still_blocked: BTreeSet<&Uid> =
+            new.iter().filter(|one| one.block_owner_deletion).map(|one| &one.uid).collect();
         for reference in self.slots[at].owners.as_slice().iter().filter(|reference| reference.blocks) {
             let owner = &self.slots[reference.owner];
-            let still_blocks = new.iter().any(|one| one.uid == owner.uid && one.block_owner_deletion);
-            if !still_blocks && !owner.is_absent() {
+            if !still_blocked.contains(&owner.uid) && !owner.is_absent() {
                 effects.attempt_delete(owner);
             }
         }
@@ -207,9 +205,17 @@ impl Graph {
     }
 }
 
-/// Whether a reference was added: to an owner without reference before, or a further one to the same owner.
-fn is_added(reference: &Reference, old: &Owners, new: &Owners) -> bool {
-    let is_first = new.to(reference.owner).next().is_some_and(|first| first == reference);
-    old.to(reference.owner).next().is_none()
-        || (!is_first && !old.to(reference.owner).any(|before| before == reference))
+/// The references that were added: to an owner without reference before, or a further one to the same owner. A client
+/// may write tens of thousands of references, so none is searched for in a list.
+fn added<'a>(old: &'a Owners, new: &'a Owners) -> impl Iterator<Item = &'a Reference> {
+    let known: BTreeSet<&Reference> = old.as_slice().iter().collect();
+    let known_owners: BTreeSet<SlotIndex> = known.iter().map(|reference| reference.owner).collect();
+    let mut firsts = BTreeMap::new();
+    for reference in new.as_slice() {
+        firsts.entry(reference.owner).or_insert(reference);
+    }
+    new.as_slice().iter().filter(move |reference| {
+        let is_first = firsts.get(&reference.owner) == Some(reference);
+        !known_owners.contains(&reference.owner) || (!is_first && !known.contains(reference))
+    })
 }

@@ -61,7 +61,7 @@ pub(super) enum Presence {
 }
 
 /// One owner reference: the owner's slot and the coordinates stated by the dependent.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Reference {
     pub(super) name: ArcStr,
     pub(super) type_meta: TypeMeta,

@@ -42,6 +42,27 @@ fn observed_object_becomes_a_node_with_its_state() {
     assert_eq!(test.graph.len(), 4);
 }
 
+/// A client may write as many owner references as fit into an object, and change them again and again.
+#[test]
+fn time_for_owner_references_grows_in_proportion_to_their_number() {
+    const COUNT: usize = 20_000;
+    let with = |blocks: usize, reference: fn(usize) -> (String, String)| {
+        (0..COUNT).fold(pod("ns/pod", "pod"), |pod, n| {
+            let (name, uid) = reference(n);
+            if n < blocks { pod.blocking(POD, &name, &uid) } else { pod.owned(POD, &name, &uid) }
+        })
+    };
+    let begun = std::time::Instant::now();
+    for reference in [|n| ("owner".to_owned(), format!("u{n}")), |n| (format!("owner-{n}"), "u".to_owned())] {
+        let mut graph = super::Graph::new(7);
+        for blocks in [COUNT, 0, COUNT / 2] {
+            let object = with(blocks, reference);
+            graph.apply_update(&object.type_meta, &object.meta(), &mut super::GraphEffects::default());
+        }
+        assert!(begun.elapsed().as_secs() < 8, "{:?}", begun.elapsed());
+    }
+}
+
 /// Proves GC-32.
 #[test]
 fn unobserved_owner_becomes_a_virtual_node_and_is_enqueued() {
