@@ -90,7 +90,9 @@ pub fn controller(options: &StatefulSetOptions) -> Controller {
                 .keyed_by::<StatefulSet>()
                 .enqueue_on::<StatefulSet>(enqueue_self)
                 .enqueue_on::<Pod>(enqueue::pod_changed)
-                .reads_unwatched::<PersistentVolumeClaim>("the resync repairs claims, as in the original")
+                .reads_unwatched::<PersistentVolumeClaim>(
+                    "the resync repairs claims, as in the original; a pod that waits for a deletion polls",
+                )
                 .reads_pod_parts(PodParts::VOLUME_CLAIMS)
                 .reads_index(by_controller::<Pod>())
                 .reads_index(by_controller::<ControllerRevision>())

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use keleustes_objects::{Key, StatefulSetStatus};
 use keleustes_plan::{
-    Context, InvolvedObject, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue, StatusUrgency,
+    Context, Delay, InvolvedObject, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue,
+    StatusUrgency,
 };
 
+use super::claims::are_stale;
 use super::history::History;
 use super::inputs::{Gathered, Inputs};
 use super::pods::deletion;
@@ -17,6 +19,9 @@ use crate::workloads::availability::requeue_when_available;
 
 /// When a reconcile follows one that could not consider all missing pods, even if it has created none.
 const MORE_PODS_DELAY: Duration = Duration::from_secs(1);
+
+/// How often the claims of an earlier pod are looked at while they keep a pod from being created.
+const CLAIM_POLL: Duration = Duration::from_secs(5);
 
 /// Reconciles StatefulSets.
 pub(super) struct StatefulSetReconciler {
@@ -120,15 +125,27 @@ impl Reconciler for StatefulSetReconciler {
         done?;
         status_written.all_done()?;
         cleaned.all_done()?;
-        if inputs.deferred > 0 && !inputs.is_ordered() {
-            return Ok(Requeue::after(MORE_PODS_DELAY, "the rest of its missing pods"));
-        }
-        let unavailable = new_status.ready_replicas != new_status.available_replicas;
-        let wanted = inputs.set.spec.min_ready_seconds;
-        Ok(if unavailable {
-            requeue_when_available(&inputs.pods, wanted, inputs.now)
-        } else {
-            Requeue::Forget
-        })
+        Ok(next_reconcile(&inputs, &new_status))
     }
+}
+
+/// When the StatefulSet is reconciled without an event.
+fn next_reconcile(inputs: &Inputs, new_status: &StatefulSetStatus) -> Requeue {
+    let more = (inputs.deferred > 0 && !inputs.is_ordered())
+        .then(|| Delay::of(MORE_PODS_DELAY, "the rest of its missing pods"));
+    let claims = waits_for_claims(inputs)
+        .then(|| Delay::of(CLAIM_POLL, "the deletion of the claims of an earlier pod"));
+    let unavailable = new_status.ready_replicas != new_status.available_replicas;
+    let wanted = inputs.set.spec.min_ready_seconds;
+    let available = match unavailable.then(|| requeue_when_available(&inputs.pods, wanted, inputs.now)) {
+        Some(Requeue::After(delay)) => Some(delay),
+        _ => None,
+    };
+    Requeue::after_any([more, claims, available].into_iter().flatten())
+}
+
+/// Whether a missing pod cannot be created before claims are deleted. The event of a claim enqueues nothing.
+fn waits_for_claims(inputs: &Inputs) -> bool {
+    let is_stale = |(ordinal, pod): (&i32, &Option<_>)| pod.is_none() && are_stale(inputs, *ordinal);
+    inputs.set.meta.deletion_timestamp.is_none() && inputs.replicas.iter().any(is_stale)
 }

@@ -423,6 +423,15 @@ fn a_new_pod_waits_until_the_claim_of_an_earlier_one_is_deleted() {
     let set = with_claim_template(with_retention_policy(parallel(set(2)), "Delete", "Retain"));
     let cluster = with_claims(cluster(set, []), [claim(0, &[owner_pod("u-before")])]);
     assert_eq!(pod_actions(cluster), ["create web-1"]);
+    // No event tells when the claim is deleted.
+    let requeued = |policy: &str, terminates: bool| {
+        let set = with_claim_template(with_retention_policy(super::set(1), policy, "Retain"));
+        let set = if terminates { terminating(set) } else { set };
+        let waiting = with_claims(super::cluster(set, []), [claim(0, &[owner_pod("u-before")])]);
+        reconcile(waiting).contains("requeue after 5s")
+    };
+    assert!(requeued("Delete", false));
+    assert!(!requeued("Retain", false) && !requeued("Delete", true));
 }
 
 /// Proves STS-69, STS-119.
