@@ -44,6 +44,7 @@ fn observed_object_becomes_a_node_with_its_state() {
 
 /// A client may write as many owner references as fit into an object, and change them again and again.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the test measures how long the graph is locked")]
 fn time_for_owner_references_grows_in_proportion_to_their_number() {
     const COUNT: usize = 20_000;
     let with = |blocks: usize, reference: fn(usize) -> (String, String)| {
