@@ -88,12 +88,6 @@ pub(crate) fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// Writes a line to stdout, as [`say`] does; `println!` panics if the reader has closed the pipe.
-macro_rules! say_line {
-    ($($text:tt)*) => { $crate::command::say(&format!("{}\n", format_args!($($text)*))) };
-}
-pub(crate) use say_line;
-
 /// What `COLUMNS` says, which shells seldom export, or the width of the terminal that stdout is.
 fn terminal_width() -> Option<usize> {
     let exported = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());

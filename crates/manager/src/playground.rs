@@ -32,9 +32,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::enforcement::not_enforced;
 use self::scratch::Scratch;
-use crate::command::say_line;
 use crate::logging::{self, LogFormat, Verbosity};
 use crate::{command, run};
+
+/// Writes a line to stdout, as `command::say` does; `println!` panics if the reader has closed the pipe.
+macro_rules! say_line {
+    ($($text:tt)*) => { $crate::command::say(&format!("{}\n", format_args!($($text)*))) };
+}
+use say_line;
 
 const HELP: &str = "\
 Starts a whole cluster to play with, in this one process.

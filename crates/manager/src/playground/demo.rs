@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use crate::command::say_line;
+use super::say_line;
 
 const DEPLOYMENTS: Resource = Resource::namespaced("apps", "v1", "deployments", "Deployment");
 const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");

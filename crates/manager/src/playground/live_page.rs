@@ -2,7 +2,7 @@
 
 use keleustes_serving::BrowserLogin;
 
-use crate::command::say_line;
+use super::say_line;
 use crate::inspect::PREFIX;
 
 /// Prints a login link for the pages of the manager at a port of loopback, and a new one whenever one was used.
