@@ -57,8 +57,8 @@ fn missing_file_of_kubeconfig_variable_is_not_replaced_by_that_of_the_home_direc
     let directory = tempfile::tempdir().unwrap();
     let there = directory.path().join("there");
     std::fs::write(&there, "").unwrap();
-    let home = || Some(OsString::from("/home/user"));
-    assert_eq!(default_kubeconfig(OsStr::new(""), home()).unwrap(), Path::new("/home/user/.kube/config"));
+    let home = || Some(OsString::from("/users/a"));
+    assert_eq!(default_kubeconfig(OsStr::new(""), home()).unwrap(), Path::new("/users/a/.kube/config"));
     let listed = std::env::join_paths([Path::new("/no/such/file"), &there]).unwrap();
     assert_eq!(default_kubeconfig(&listed, home()).unwrap(), there);
     let error = default_kubeconfig(OsStr::new("/no/such/file"), home()).unwrap_err().to_string();

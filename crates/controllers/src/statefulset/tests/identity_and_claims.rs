@@ -423,7 +423,7 @@ fn a_new_pod_waits_until_the_claim_of_an_earlier_one_is_deleted() {
     let set = with_claim_template(with_retention_policy(parallel(set(2)), "Delete", "Retain"));
     let cluster = with_claims(cluster(set, []), [claim(0, &[owner_pod("u-before")])]);
     assert_eq!(pod_actions(cluster), ["create web-1"]);
-    // No event tells when the claim is deleted.
+    // No event reports that the claim is deleted.
     let requeued = |policy: &str, terminates: bool| {
         let set = with_claim_template(with_retention_policy(super::set(1), policy, "Retain"));
         let set = if terminates { terminating(set) } else { set };
