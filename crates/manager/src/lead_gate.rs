@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::certificates::LateStart;
 
-/// How long the first lists may take before the process competes for the Lease without them: lists that fail because
-/// the API server is busy succeed later.
-const FIRST_LISTS_WITHIN: Duration = Duration::from_secs(1);
-const FIRST_LISTS_CHECK_PERIOD: Duration = Duration::from_millis(5);
+/// How long the API server may take to accept or refuse the first lists before the process competes for the Lease without
+/// its answers: lists that fail because it is busy succeed later.
+const FIRST_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+const FIRST_ANSWERS_CHECK_PERIOD: Duration = Duration::from_millis(5);
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 /// How often the same obstacles are logged again.
 const REMIND_EVERY: Duration = Duration::from_secs(600);
@@ -73,8 +73,8 @@ impl LeadGate {
             let members = self.0.caches.iter().map(|(name, _)| *name);
             *self.0.files.lock() = late_start.check_files(members).err();
             let obstacles = self.obstacles();
-            let is_listing = self.is_listing() && began.elapsed() < FIRST_LISTS_WITHIN;
-            if obstacles.is_empty() && !is_listing {
+            let is_unsure = self.may_be_refused() && began.elapsed() < FIRST_ANSWERS_WITHIN;
+            if obstacles.is_empty() && !is_unsure {
                 if !logged.is_empty() {
                     tracing::info!("all enabled controllers can start, competing for the lease");
                 }
@@ -84,10 +84,10 @@ impl LeadGate {
                 self.log(&obstacles);
                 (logged, logged_at) = (obstacles, Instant::now());
             }
-            if self.0.is_open && !is_listing {
+            if self.0.is_open && !is_unsure {
                 return true;
             }
-            let pause = if is_listing { FIRST_LISTS_CHECK_PERIOD } else { CHECK_PERIOD };
+            let pause = if is_unsure { FIRST_ANSWERS_CHECK_PERIOD } else { CHECK_PERIOD };
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return false,
@@ -109,12 +109,9 @@ impl LeadGate {
         }
     }
 
-    /// Whether a list has neither succeeded nor been refused.
-    fn is_listing(&self) -> bool {
-        let mut caches = self.0.caches.iter().flat_map(|(_, caches)| caches);
-        caches.any(|cache| {
-            cache.list_count() == 0 && cache.refusal().is_none() && !cache.entry().projection().optional
-        })
+    /// Whether a list has neither been accepted nor refused.
+    fn may_be_refused(&self) -> bool {
+        self.0.caches.iter().flat_map(|(_, caches)| caches).any(|cache| cache.may_be_refused())
     }
 
     /// One sentence for each controller that is missing or cannot start.

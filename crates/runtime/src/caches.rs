@@ -104,6 +104,8 @@ pub struct Cache {
     counts: Option<CacheMetrics>,
     /// Why the API server refused the last list or watch; `None` after a list.
     refusal: Mutex<Option<ApiError>>,
+    /// Whether the API server has accepted a list or watch.
+    was_accepted: AtomicBool,
 }
 
 /// Reads several caches together, at one moment.
@@ -198,6 +200,7 @@ impl Caches {
             metrics: shared.metrics.clone(),
             counts: shared.metrics.cache(entry),
             refusal: Mutex::default(),
+            was_accepted: AtomicBool::new(false),
         });
         caches.push(cache.clone());
         shared.tasks.spawn(self.fill(cache.clone()));
@@ -462,6 +465,14 @@ impl Cache {
         self.refusal.lock().clone().filter(|_| is_needed)
     }
 
+    /// Whether the API server has not answered yet, and may still refuse the kind. A list that it has begun to send is no
+    /// refusal any more, however long it takes.
+    #[must_use]
+    pub fn may_be_refused(&self) -> bool {
+        let is_answered = self.was_accepted.load(Ordering::Acquire) || self.list_count() > 0;
+        !is_answered && self.refusal().is_none() && !self.entry.projection().optional
+    }
+
     /// How many lists the store has taken over: one when it is first filled, one more after each gap in which
     /// watch events may have been missed.
     #[must_use]
@@ -607,6 +618,11 @@ struct ErrorObserver {
 }
 
 impl ReflectorObserver for ErrorObserver {
+    fn accepted(&self) {
+        self.cache.was_accepted.store(true, Ordering::Release);
+        *self.cache.refusal.lock() = None;
+    }
+
     fn undecodable(&self, resource: &Resource, _object: &str) {
         self.cache.metrics.undecodable(resource);
     }

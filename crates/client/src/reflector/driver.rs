@@ -181,6 +181,9 @@ impl<T> Reflector<T> {
         let State::Connecting(in_flight, _) = &self.state else {
             return None;
         };
+        if let (Ok(_), Some(observer)) = (&result, &self.decoder.observer) {
+            observer.accepted();
+        }
         match result {
             Ok(response) if in_flight.is_list => {
                 self.state = State::ReadingItems(*in_flight, response.into_body(), ListItems::default());

@@ -85,8 +85,11 @@ pub enum Delta<T> {
     Bookmark(ResourceVersion),
 }
 
-/// Receives notifications about errors that the consumer does not see.
+/// Receives notifications about what the consumer does not see.
 pub trait ReflectorObserver: Send + Sync {
+    /// The API server has accepted a list or watch; its objects may take long to arrive.
+    fn accepted(&self) {}
+
     /// An object could not be decoded and was skipped; `object` is its `namespace/name`, or empty if unknown.
     fn undecodable(&self, resource: &Resource, object: &str) {
         let _ = (resource, object);

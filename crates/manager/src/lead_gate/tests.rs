@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use bytes::Bytes;
 use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
 use keleustes_client::Connection;
 use keleustes_controllers::ControllersOptions;
 use keleustes_options::Options;
@@ -36,8 +38,13 @@ fn process(options: &Options, code: u16) -> (ProcessContext, Arc<AtomicU16>) {
 }
 
 fn gate(options: &Options, process: &ProcessContext) -> LeadGate {
-    let team = ControllerSelection::choose(options, &ControllersOptions::default()).unwrap();
-    LeadGate::new(options.generic.allow_missing_controllers, team.missing, &team.members, &process.caches)
+    let selection = ControllerSelection::choose(options, &ControllersOptions::default()).unwrap();
+    LeadGate::new(
+        options.generic.allow_missing_controllers,
+        selection.missing,
+        &selection.members,
+        &process.caches,
+    )
 }
 
 fn missing(is_open: bool) -> LeadGate {
@@ -98,6 +105,23 @@ async fn busy_api_server_delays_leading_by_one_second_at_most() {
     let began = Instant::now();
     assert!(opens(&gate, &options).await);
     assert!((1000..1100).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+}
+
+/// A large cluster takes seconds to send all pods.
+#[tokio::test(start_paused = true)]
+async fn list_that_has_begun_does_not_delay_leading() {
+    let options = options(&[ONE]);
+    let server = tower::service_fn(|_: Request<Body>| async {
+        // The beginning of a list whose rest never comes.
+        let begun = Full::new(Bytes::from_static(b"{")).with_trailers(std::future::pending());
+        Ok::<_, std::convert::Infallible>(Response::new(begun))
+    });
+    let connection = Connection::from_service(server);
+    let process = crate::process_context::build_process_context(&options, connection, Metrics::new());
+    let gate = gate(&options, &process);
+    let began = Instant::now();
+    assert!(opens(&gate, &options).await);
+    assert!(began.elapsed().as_millis() < 100, "{:?}", began.elapsed());
 }
 
 /// Proves CSRS-87.
