@@ -95,14 +95,14 @@ async fn checked(options: &Options) -> Report {
                 .advise("the credential plugin of the kubeconfig must succeed without a terminal"),
         );
     }
-    let team = team(options, &connection, &mut report);
+    let selection = selection(options, &connection, &mut report);
     let factory = ClientFactory::new(connection, process_context::client_options(options));
     let is_reachable = cluster::check_server(&factory, &mut report).await;
     let mut holder = None;
     if is_reachable {
         holder = cluster::check_lease(&factory, options, &mut report).await;
-        if let Some(team) = &team {
-            permissions::check(&factory, options, team, &mut report).await;
+        if let Some(selection) = &selection {
+            permissions::check(&factory, options, selection, &mut report).await;
         }
     }
     cluster::check_port(options, holder.as_deref(), &mut report).await;
@@ -110,7 +110,7 @@ async fn checked(options: &Options) -> Report {
 }
 
 /// The controllers that would run.
-fn team(options: &Options, connection: &Connection, report: &mut Report) -> Option<ControllerSelection> {
+fn selection(options: &Options, connection: &Connection, report: &mut Report) -> Option<ControllerSelection> {
     let files = Check::new(Category::Files, "files of controllers");
     let read = options_from_files::settings_and_late_start(options, connection);
     let (settings, late_start): (ControllersOptions, LateStart) = match read {
@@ -121,8 +121,8 @@ fn team(options: &Options, connection: &Connection, report: &mut Report) -> Opti
             return None;
         }
     };
-    let team = match ControllerSelection::choose(options, &settings) {
-        Ok(team) => team,
+    let selection = match ControllerSelection::choose(options, &settings) {
+        Ok(selection) => selection,
         Err(error) => {
             let text = format!("{}: {error}", error.controller);
             let check = Check::new(Category::Controllers, "construction").failed(text);
@@ -131,13 +131,13 @@ fn team(options: &Options, connection: &Connection, report: &mut Report) -> Opti
             return None;
         }
     };
-    report.add(match late_start.check_files(team.members.iter().map(|member| member.name)) {
+    report.add(match late_start.check_files(selection.members.iter().map(|member| member.name)) {
         Ok(()) => files.ok("can be used"),
         Err(reason) => files.failed(reason).advise("give the signing controller a certificate and its key"),
     });
     let enabled = Check::new(Category::Controllers, "implemented");
-    report.add(match &team.missing[..] {
-        [] => enabled.ok(format!("all {} enabled controllers", team.members.len())),
+    report.add(match &selection.missing[..] {
+        [] => enabled.ok(format!("all {} enabled controllers", selection.members.len())),
         missing => {
             let missing = format!("not implemented: {}", missing.join(", "));
             let advice = "disable them with --controllers and run them in another manager; \
@@ -148,5 +148,5 @@ fn team(options: &Options, connection: &Connection, report: &mut Report) -> Opti
             }
         }
     });
-    Some(team)
+    Some(selection)
 }

@@ -58,12 +58,12 @@ pub(crate) async fn run_until_stopped(
     let metrics = Metrics::new();
     let connection = connect(options, &metrics).await?;
     let (settings, late_start) = options_from_files::settings_and_late_start(options, &connection)?;
-    let team = ControllerSelection::choose(options, &settings)?;
-    let house = process_context::build_process_context(options, connection, metrics);
+    let selection = ControllerSelection::choose(options, &settings)?;
+    let process = process_context::build_process_context(options, connection, metrics);
 
-    let (announcer, events) = announcer(&house);
-    let identity = leader::identity(&leader::host_name()?, &mut house.random.fork());
-    let mut locks = locks(&house, options, &identity, &announcer)?;
+    let (announcer, events) = announcer(&process);
+    let identity = leader::identity(&leader::host_name()?, &mut process.random.fork());
+    let mut locks = locks(&process, options, &identity, &announcer)?;
     drop(announcer);
 
     // Caches fill before the Lease is acquired: a standby can start at once. They start before everything else that takes
@@ -71,11 +71,11 @@ pub(crate) async fn run_until_stopped(
     locks.read_leases().await;
     // The version of ClusterTrustBundles is discovered by the leader.
     loops::prepare(
-        team.members.iter().filter(|controller| controller.name != publisher::NAME),
-        &house.caches,
+        selection.members.iter().filter(|controller| controller.name != publisher::NAME),
+        &process.caches,
     );
 
-    let gate = gate(&house, options, &team, &locks);
+    let gate = gate(&process, options, &selection, &locks);
     let (health, readiness) = (HealthChecks::new(), HealthChecks::new());
     readiness.add("controllers", gate.readiness());
     if election_config(options, &identity).is_some() {
@@ -83,16 +83,17 @@ pub(crate) async fn run_until_stopped(
     }
     let mut background = JoinSet::new();
     let checks = [health.clone(), readiness];
-    let opened = serving::open(&house, options, checks, &team.missing, verbosity, browser_login).await?;
+    let opened =
+        serving::open(&process, options, checks, &selection.missing, verbosity, browser_login).await?;
     let (server, pages) = opened.map_or((None, None), |opened| (opened.server, Some(opened.pages)));
-    house.inspection.register(&team.members);
-    look_inside(&house, options, pages.as_ref(), &stop, &mut background);
+    process.inspection.register(&selection.members);
+    look_inside(&process, options, pages.as_ref(), &stop, &mut background);
     if let Some(server) = server {
         let stopped = stop.clone().cancelled_owned();
         background.spawn(async move { server.run_on_own_thread(stopped).await.context("serving") });
     }
     if election_config(options, &identity).is_some_and(|election| election.coordinated) {
-        let candidate = candidate(&house, options, identity);
+        let candidate = candidate(&process, options, identity);
         health.add("informer-sync", candidate.health());
         let stopped = stop.clone().cancelled_owned();
         background.spawn(async move {
@@ -100,34 +101,34 @@ pub(crate) async fn run_until_stopped(
             Ok(())
         });
     }
-    let duty = Duty {
-        house: &house,
+    let context = LeadingContext {
+        process: &process,
         options,
         health: &health,
         pages: pages.as_ref(),
         late_start: &late_start,
         gate: &gate,
     };
-    let result = lead(duty, locks, team.members, &stop, &mut background).await;
+    let result = lead(context, locks, selection.members, &stop, &mut background).await;
     // The last events were written before the Lease was released; from then on another process leads.
     events.abort();
-    house.caches.stop().await;
+    process.caches.stop().await;
     result
 }
 
 /// Adds the pages about what runs inside, and starts the comparison of a shadow.
 fn look_inside(
-    house: &ProcessContext,
+    process: &ProcessContext,
     options: &Options,
     pages: Option<&Pages>,
     stop: &CancellationToken,
     background: &mut JoinSet<anyhow::Result<()>>,
 ) {
-    let explainer = Explainer::new(house, options.leader_election.leader_elect.then(|| lease_key(options)));
+    let explainer = Explainer::new(process, options.leader_election.leader_elect.then(|| lease_key(options)));
     if let Some(pages) = pages {
-        inspect::add_pages(pages, explainer.clone(), house.shadow.clone());
+        inspect::add_pages(pages, explainer.clone(), process.shadow.clone());
     }
-    if let Some(shadow) = house.shadow.clone() {
+    if let Some(shadow) = process.shadow.clone() {
         let stopped = stop.clone();
         background.spawn(async move {
             shadow.run(explainer, stopped).await;
@@ -137,19 +138,24 @@ fn look_inside(
 }
 
 /// What announces the leader, and the task that writes its events.
-fn announcer(house: &ProcessContext) -> (Arc<dyn ElectionObserver>, JoinHandle<()>) {
-    let root = house.factory.root("kube-controller-manager");
+fn announcer(process: &ProcessContext) -> (Arc<dyn ElectionObserver>, JoinHandle<()>) {
+    let root = process.factory.root("kube-controller-manager");
     let (announcer, events) =
-        Announcer::new(root, house.clocks.clone(), house.random.fork(), house.metrics.clone());
+        Announcer::new(root, process.clocks.clone(), process.random.fork(), process.metrics.clone());
     (Arc::new(announcer), tokio::spawn(events.run(CancellationToken::new())))
 }
 
 /// The gate before leading. Controllers that another program runs do not count.
-fn gate(house: &ProcessContext, options: &Options, team: &ControllerSelection, locks: &Locks) -> LeadGate {
-    let missing = team.missing.iter().copied().filter(|name| locks.lock_of(name).is_some());
+fn gate(
+    process: &ProcessContext,
+    options: &Options,
+    selection: &ControllerSelection,
+    locks: &Locks,
+) -> LeadGate {
+    let missing = selection.missing.iter().copied().filter(|name| locks.lock_of(name).is_some());
     // A shadow compares what it can: the leader does the rest.
     let is_open = options.generic.allow_missing_controllers || options.debugging.shadow;
-    LeadGate::new(is_open, missing.collect(), &team.members, &house.caches)
+    LeadGate::new(is_open, missing.collect(), &selection.members, &process.caches)
 }
 
 /// The connection to the API server. Credentials that cannot be obtained fail here, not with each request.
@@ -168,17 +174,18 @@ pub(crate) fn api_server(options: &Options) -> (Option<&Path>, Option<&str>) {
 }
 
 fn locks(
-    house: &ProcessContext,
+    process: &ProcessContext,
     options: &Options,
     identity: &str,
     observer: &Arc<dyn ElectionObserver>,
 ) -> anyhow::Result<Locks> {
     let Some(settings) = election_config(options, identity) else { return Ok(Locks::without_election()) };
     let lock_file = lease_lock_file(options, &settings.lease)?;
-    let client = house.factory.root("leader-election");
+    let client = process.factory.root("leader-election");
     let migration = migration(options);
-    let locks = Locks::elected(&client, settings, migration, &house.clocks, house.random.fork(), observer)?;
-    let handover: Arc<dyn Handover> = Arc::new(house.caches.clone());
+    let locks =
+        Locks::elected(&client, settings, migration, &process.clocks, process.random.fork(), observer)?;
+    let handover: Arc<dyn Handover> = Arc::new(process.caches.clone());
     let locks = locks.with_handover(&handover);
     Ok(match lock_file {
         Some(file) => locks.with_process_lock(&file),
@@ -237,19 +244,19 @@ pub(crate) fn migration(options: &Options) -> Option<Migration> {
     })
 }
 
-fn candidate(house: &ProcessContext, options: &Options, identity: String) -> Candidate {
+fn candidate(process: &ProcessContext, options: &Options, identity: String) -> Candidate {
     let candidacy = Candidacy {
         identity,
         binary_version: options.reported_version.trim_start_matches('v').to_owned(),
         emulation_version: format!("{}.0", options.versions.emulation),
     };
-    let client = house.factory.root("leader-election");
-    Candidate::new(client, candidacy, house.clocks.clone(), &house.metrics)
+    let client = process.factory.root("leader-election");
+    Candidate::new(client, candidacy, process.clocks.clone(), &process.metrics)
 }
 
 /// Acquires the locks and runs the controllers under them until it is stopped, or until a lock or a part of the process is lost.
 async fn lead(
-    duty: Duty<'_>,
+    context: LeadingContext<'_>,
     locks: Locks,
     members: Vec<Controller>,
     stop: &CancellationToken,
@@ -269,12 +276,12 @@ async fn lead(
             Lock::Main => std::mem::take(&mut *main.lock()),
             Lock::Migration => std::mem::take(&mut *migrated.lock()),
         };
-        duty.work(members, term)
+        context.work(members, term)
     };
     let mut failed = None;
     let finish = {
         let mut leading = std::pin::pin!(async {
-            if !duty.gate.wait(duty.late_start, stop).await {
+            if !context.gate.wait(context.late_start, stop).await {
                 return LocksOutcome::Stopped { errors: Vec::new() };
             }
             locks.run(stop, work).await
@@ -303,8 +310,8 @@ async fn lead(
 
 /// What running under a lock needs from the process.
 #[derive(Clone, Copy)]
-struct Duty<'a> {
-    house: &'a ProcessContext,
+struct LeadingContext<'a> {
+    process: &'a ProcessContext,
     options: &'a Options,
     health: &'a HealthChecks,
     pages: Option<&'a Pages>,
@@ -312,23 +319,23 @@ struct Duty<'a> {
     gate: &'a LeadGate,
 }
 
-impl Duty<'_> {
+impl LeadingContext<'_> {
     /// Runs the controllers while a lock is held, and shuts down gracefully.
     async fn work(self, members: Vec<Controller>, term: Term) -> anyhow::Result<()> {
-        let members = self.late_start.complete(members, self.house).await?;
+        let members = self.late_start.complete(members, self.process).await?;
         let (interval, stops_within) = start_and_stop(self.options);
-        let roster = ControllerSet { controllers: members, first: FIRST, start_interval: interval };
+        let set = ControllerSet { controllers: members, first: FIRST, start_interval: interval };
         let begins = |members: &[Controller]| {
-            self.house.inspection.register(members);
-            if self.house.shadow.is_none() {
-                self.house.inspection.start_leading();
+            self.process.inspection.register(members);
+            if self.process.shadow.is_none() {
+                self.process.inspection.start_leading();
             }
             self.health.add_pings(members.iter().map(|controller| controller.name));
             if let Some(pages) = self.pages {
                 serving::register_debug_pages(pages, members);
             }
         };
-        Ok(running_controllers::run_controllers(self.house, roster, term, stops_within, begins).await?)
+        Ok(running_controllers::run_controllers(self.process, set, term, stops_within, begins).await?)
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct ServingHandle {
 /// # Errors
 /// A certificate, address or kubeconfig is invalid; the error names the flag.
 pub(crate) async fn open(
-    house: &ProcessContext,
+    process: &ProcessContext,
     options: &Options,
     [health, readiness]: [HealthChecks; 2],
     missing: &[&'static str],
@@ -46,9 +46,9 @@ pub(crate) async fn open(
     if !options.serving.is_enabled() {
         return Ok(None);
     }
-    let registry = house.metrics.registry().clone();
-    let access = access(options, house, browser_login).await?;
-    let mut page_options = page_options(options, missing, verbosity, &house.random);
+    let registry = process.metrics.registry().clone();
+    let access = access(options, process, browser_login).await?;
+    let mut page_options = page_options(options, missing, verbosity, &process.random);
     page_options.readiness = Some(readiness);
     let pages = Pages::new(health, registry, SystemTime::now(), page_options);
     let server = Server::bind(&serving(options)?, pages.clone(), access)?;
@@ -127,18 +127,18 @@ fn named_certificate(sni: &SniCertKey) -> NamedCertificate {
 /// Delegated authentication and authorization: through the API server that the two kubeconfigs name, or the in-cluster one.
 async fn access(
     options: &Options,
-    house: &ProcessContext,
+    process: &ProcessContext,
     browser_login: Option<BrowserLogin>,
 ) -> anyhow::Result<Access> {
     let [authentication, authorization] = kubeconfigs(options);
     let delegates = DelegatingClients {
-        authentication: delegate(options, house, authentication).await?,
-        authorization: delegate(options, house, authorization).await?,
+        authentication: delegate(options, process, authentication).await?,
+        authorization: delegate(options, process, authorization).await?,
     };
     let (authentication, authorization) = access_options(options);
     let authentication = AuthenticationOptions { browser_login, ..authentication };
-    let registry = house.metrics.registry();
-    Ok(Access::open(&authentication, &authorization, delegates, registry, house.random.fork()).await?)
+    let registry = process.metrics.registry();
+    Ok(Access::open(&authentication, &authorization, delegates, registry, process.random.fork()).await?)
 }
 
 /// The flags that name kubeconfigs for delegated requests, with their values.
@@ -179,13 +179,13 @@ pub(crate) fn access_options(options: &Options) -> (AuthenticationOptions, Autho
 /// The API server that a kubeconfig names; without a kubeconfig the in-cluster one, if this runs in a pod.
 async fn delegate(
     options: &Options,
-    house: &ProcessContext,
+    process: &ProcessContext,
     (flag, kubeconfig): (&str, &str),
 ) -> anyhow::Result<Option<ApiServerClient>> {
-    let observer = Arc::new(house.metrics.clone());
+    let observer = Arc::new(process.metrics.clone());
     // Manifests name one file three times; its connections and its plugin are then shared with the manager.
     let connection = if kubeconfig == options.client.kubeconfig && options.client.master.is_empty() {
-        house.factory.connection().clone()
+        process.factory.connection().clone()
     } else if kubeconfig.is_empty() {
         match Connection::open(None, None, Some(observer.clone())) {
             Ok(connection) => connection,

@@ -125,15 +125,15 @@ impl std::fmt::Display for Access {
 pub(super) async fn check(
     factory: &ClientFactory,
     options: &Options,
-    team: &ControllerSelection,
+    selection: &ControllerSelection,
     report: &mut Report,
 ) {
     let root = factory.root("check");
-    let own = needs_of_the_manager(options, &team.members);
+    let own = needs_of_the_manager(options, &selection.members);
     report.add(
         judged("this manager", &Subject::Itself(root.clone()), own, "system:kube-controller-manager").await,
     );
-    for controller in &team.members {
+    for controller in &selection.members {
         let account = controller.service_account.filter(|_| options.cloud.use_service_account_credentials);
         let needs: Vec<_> = controller
             .grants

@@ -21,8 +21,8 @@ fn with_key() -> ControllersOptions {
     ControllersOptions { serviceaccount_token: Some(settings), ..ControllersOptions::default() }
 }
 
-fn names(team: &ControllerSelection) -> Vec<&'static str> {
-    team.members.iter().map(|controller| controller.name).collect()
+fn names(selection: &ControllerSelection) -> Vec<&'static str> {
+    selection.members.iter().map(|controller| controller.name).collect()
 }
 
 fn selected(options: &Options, settings: &ControllersOptions) -> ControllerSelection {
@@ -67,8 +67,8 @@ fn flag_disables_the_garbage_collector() {
     assert_eq!(log.count(&["Warning: skipping controller", COLLECTOR]), 0);
     settings.garbage_collector.enabled = false;
     // The migrator refuses to run without it.
-    let team = selected(&options(&["--controllers=*,-storage-version-migrator-controller"]), &settings);
-    assert!(!names(&team).contains(&COLLECTOR) && !team.missing.contains(&COLLECTOR));
+    let selection = selected(&options(&["--controllers=*,-storage-version-migrator-controller"]), &settings);
+    assert!(!names(&selection).contains(&COLLECTOR) && !selection.missing.contains(&COLLECTOR));
     assert_eq!(log.count(&["Warning: skipping controller", COLLECTOR]), 1);
 }
 
@@ -77,13 +77,13 @@ fn flag_disables_the_garbage_collector() {
 fn log_names_disabled_controllers_with_the_reason() {
     let (log, _listening) = TestLog::capture(Level::INFO);
     let args = ["--controllers=*,-serviceaccount,selinux-warning-controller"];
-    let team = selected(&options(&args), &with_key());
+    let selection = selected(&options(&args), &with_key());
     let others: Vec<_> = rest().into_iter().filter(|name| *name != ACCOUNTS).collect();
     assert_eq!(
-        names(&team).into_iter().filter(|name| *name != NAMED_ONLY).collect::<Vec<_>>(),
+        names(&selection).into_iter().filter(|name| *name != NAMED_ONLY).collect::<Vec<_>>(),
         [&[FIRST], &others[..]].concat()
     );
-    assert!(names(&team).contains(&NAMED_ONLY));
+    assert!(names(&selection).contains(&NAMED_ONLY));
     let disabled = "Warning: controller is disabled";
     assert_eq!(log.count(&[disabled, "serviceaccount-controller"]), 1);
     assert_eq!(log.count(&[disabled, "token-cleaner-controller"]), 1);
@@ -91,22 +91,22 @@ fn log_names_disabled_controllers_with_the_reason() {
     assert_eq!(log.count(&[disabled, NAMED_ONLY]), 0);
     assert_eq!(log.count(&["Controller is disabled by a feature gate", "podgroup-protection-controller"]), 1);
     assert_eq!(log.count(&["not implemented yet and not running"]), 0);
-    assert!(team.missing.is_empty(), "{:?}", team.missing);
+    assert!(selection.missing.is_empty(), "{:?}", selection.missing);
 }
 
 #[test]
 fn names_and_aliases_select_and_no_controller_is_missing() {
-    let team = |list: &str, settings: &ControllersOptions| {
-        let team = selected(&options(&[&format!("--controllers={list}")]), settings);
-        (names(&team), team.missing)
+    let selection = |list: &str, settings: &ControllersOptions| {
+        let selection = selected(&options(&[&format!("--controllers={list}")]), settings);
+        (names(&selection), selection.missing)
     };
     let list = "serviceaccount,selinux-warning-controller,-cronjob-controller,*";
-    let (members, missing) = team(list, &with_key());
+    let (members, missing) = selection(list, &with_key());
     assert!(members[0] == FIRST && members.contains(&ACCOUNTS));
     assert!(members.contains(&NAMED_ONLY) && missing.is_empty(), "{missing:?}");
     assert!(!members.contains(&"cronjob-controller") && !members.contains(&"token-cleaner-controller"));
     assert!(!members.contains(&"podgroup-protection-controller"), "its gate is off");
-    assert_eq!(team("serviceaccount", &ControllersOptions::default()), (vec![ACCOUNTS], vec![]));
+    assert_eq!(selection("serviceaccount", &ControllersOptions::default()), (vec![ACCOUNTS], vec![]));
 }
 
 /// Proves RUN-62, RUN-63.

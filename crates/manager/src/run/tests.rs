@@ -13,7 +13,7 @@ use super::*;
 use crate::command;
 
 /// A process context whose API server returns these responses in order, the last one for ever, and a count of the requests.
-fn house(answers: &'static [u16], options: &Options) -> (ProcessContext, Arc<AtomicUsize>) {
+fn process(answers: &'static [u16], options: &Options) -> (ProcessContext, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let server = tower::service_fn(move |request: Request<Body>| {
@@ -35,14 +35,14 @@ fn house(answers: &'static [u16], options: &Options) -> (ProcessContext, Arc<Ato
     )
 }
 
-fn duty<'a>(
-    house: &'a ProcessContext,
+fn context<'a>(
+    process: &'a ProcessContext,
     options: &'a Options,
     health: &'a HealthChecks,
     late_start: &'a LateStart,
-) -> Duty<'a> {
+) -> LeadingContext<'a> {
     static GATE: LazyLock<LeadGate> = LazyLock::new(LeadGate::default);
-    Duty { house, options, health, pages: None, late_start, gate: &GATE }
+    LeadingContext { process, options, health, pages: None, late_start, gate: &GATE }
 }
 
 struct NoopObserver;
@@ -57,9 +57,9 @@ fn options(args: &[&str]) -> Box<Options> {
 #[tokio::test(start_paused = true)]
 async fn api_server_health_is_polled_every_second_until_it_is_healthy() {
     let stop = CancellationToken::new();
-    let (house, asked) = house(&[500, 403, 503, 200], &options(&[]));
+    let (process, asked) = process(&[500, 403, 503, 200], &options(&[]));
     let began = Instant::now();
-    wait_for_api_server(&house, &stop).await.unwrap();
+    wait_for_api_server(&process, &stop).await.unwrap();
     assert_eq!(asked.load(Ordering::SeqCst), 4);
     assert_eq!(began.elapsed().as_secs(), 3);
 }
@@ -68,13 +68,13 @@ async fn api_server_health_is_polled_every_second_until_it_is_healthy() {
 #[tokio::test(start_paused = true)]
 async fn unhealthy_api_server_ends_the_process_after_ten_seconds() {
     let options = options(&[]);
-    let (house, asked) = house(&[403], &options);
+    let (process, asked) = process(&[403], &options);
     let began = Instant::now();
     let (health, stop) = (HealthChecks::new(), CancellationToken::new());
     let late_start = LateStart::new(&options, b"");
-    let duty = duty(&house, &options, &health, &late_start);
+    let context = context(&process, &options, &health, &late_start);
     let mut background = JoinSet::new();
-    let leading = lead(duty, Locks::without_election(), Vec::new(), &stop, &mut background).await;
+    let leading = lead(context, Locks::without_election(), Vec::new(), &stop, &mut background).await;
     let error = leading.unwrap_err().to_string();
     let begins = "failed to wait for apiserver being healthy: timed out waiting for the condition: ";
     assert!(error.starts_with(begins), "{error}");
@@ -88,13 +88,13 @@ async fn unresponsive_api_server_ends_the_process_after_ten_seconds() {
     let server = tower::service_fn(|_: Request<Body>| {
         std::future::pending::<Result<Response<Body>, std::convert::Infallible>>()
     });
-    let house = crate::process_context::build_process_context(
+    let process = crate::process_context::build_process_context(
         &options(&[]),
         Connection::from_service(server),
         Metrics::new(),
     );
     let began = Instant::now();
-    let error = wait_for_api_server(&house, &CancellationToken::new()).await.unwrap_err().to_string();
+    let error = wait_for_api_server(&process, &CancellationToken::new()).await.unwrap_err().to_string();
     assert!(error.ends_with("timed out waiting for the condition: no response"), "{error}");
     assert_eq!(began.elapsed().as_secs(), 10);
 }
@@ -103,12 +103,12 @@ async fn unresponsive_api_server_ends_the_process_after_ten_seconds() {
 #[tokio::test(start_paused = true)]
 async fn process_without_election_and_controllers_runs_until_it_is_stopped() {
     let options = options(&["--leader-elect=false"]);
-    let (house, _) = house(&[200], &options);
+    let (process, _) = process(&[200], &options);
     let (health, stop) = (HealthChecks::new(), CancellationToken::new());
     let observer: Arc<dyn ElectionObserver> = Arc::new(NoopObserver);
-    let locks = locks(&house, &options, "me", &observer).unwrap();
+    let locks = locks(&process, &options, "me", &observer).unwrap();
     let late_start = LateStart::new(&options, b"");
-    let duty = duty(&house, &options, &health, &late_start);
+    let context = context(&process, &options, &health, &late_start);
     let mut background = JoinSet::new();
     let stopping = stop.clone();
     tokio::spawn(async move {
@@ -116,7 +116,7 @@ async fn process_without_election_and_controllers_runs_until_it_is_stopped() {
         stopping.cancel();
     });
     let began = Instant::now();
-    lead(duty, locks, Vec::new(), &stop, &mut background).await.unwrap();
+    lead(context, locks, Vec::new(), &stop, &mut background).await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 3600);
 }
 
@@ -124,16 +124,16 @@ async fn process_without_election_and_controllers_runs_until_it_is_stopped() {
 #[tokio::test(start_paused = true)]
 async fn failed_part_ends_the_process_with_its_error() {
     let options = options(&[]);
-    let (house, _) = house(&[200], &options);
+    let (process, _) = process(&[200], &options);
     let (health, stop) = (HealthChecks::new(), CancellationToken::new());
     let late_start = LateStart::new(&options, b"");
-    let duty = duty(&house, &options, &health, &late_start);
+    let context = context(&process, &options, &health, &late_start);
     let mut background = JoinSet::new();
     background.spawn(async {
         tokio::time::sleep(Duration::from_secs(60)).await;
         bail!("the port is closed")
     });
-    let ended = lead(duty, Locks::without_election(), Vec::new(), &stop, &mut background).await;
+    let ended = lead(context, Locks::without_election(), Vec::new(), &stop, &mut background).await;
     assert_eq!(ended.unwrap_err().to_string(), "the port is closed");
     assert!(stop.is_cancelled());
 }
@@ -152,14 +152,14 @@ async fn kinds_that_no_controller_reads_are_not_watched() {
         }
     });
     let options = options(&["--controllers=clusterrole-aggregation"]);
-    let house = crate::process_context::build_process_context(
+    let process = crate::process_context::build_process_context(
         &options,
         Connection::from_service(server),
         Metrics::new(),
     );
-    let team =
+    let selection =
         ControllerSelection::choose(&options, &keleustes_controllers::ControllersOptions::default()).unwrap();
-    loops::prepare(&team.members, &house.caches);
+    loops::prepare(&selection.members, &process.caches);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let asked: Vec<_> = asked.lock().iter().cloned().collect();
     assert_eq!(asked, ["/apis/rbac.authorization.k8s.io/v1/clusterroles"]);

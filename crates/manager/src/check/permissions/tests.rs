@@ -35,9 +35,9 @@ async fn checked(server: &ApiServer, flags: &[&str]) -> Report {
     });
     let factory =
         ClientFactory::new(Connection::from_service(service), process_context::client_options(&options));
-    let team = ControllerSelection::choose(&options, &ControllersOptions::default()).unwrap();
+    let selection = ControllerSelection::choose(&options, &ControllersOptions::default()).unwrap();
     let mut report = Report::default();
-    check(&factory, &options, &team, &mut report).await;
+    check(&factory, &options, &selection, &mut report).await;
     report
 }
 
@@ -45,8 +45,9 @@ async fn checked(server: &ApiServer, flags: &[&str]) -> Report {
 async fn bootstrapped_roles_suffice_for_every_controller() {
     let options =
         command::read(["--controllers=*,bootstrapsigner,tokencleaner"].iter().map(Into::into)).unwrap();
-    let team = ControllerSelection::choose(&options, &ControllersOptions::default()).unwrap();
-    let accounts: Vec<_> = team.members.iter().filter_map(|controller| controller.service_account).collect();
+    let selection = ControllerSelection::choose(&options, &ControllersOptions::default()).unwrap();
+    let accounts: Vec<_> =
+        selection.members.iter().filter_map(|controller| controller.service_account).collect();
     let server = server(&accounts);
     let flags = ["--use-service-account-credentials", "--controllers=*,bootstrapsigner,tokencleaner"];
     let report = checked(&server, &flags).await;
