@@ -313,14 +313,19 @@ mod tests {
     use crate::clock::Random;
     use crate::metrics::Metrics;
 
-    #[tokio::test(start_paused = true)]
-    async fn obsolete_records_are_dropped() {
-        let client = kube::Client::new(ApiServer::default(), "default");
+    /// The gate of a loop that reads Namespaces, and their cache, which is synced.
+    async fn gate_of_namespaces(server: &ApiServer) -> (Gate, Arc<Cache>) {
         let clocks = Clocks::new(|| 0);
+        let client = kube::Client::new(server.clone(), "default");
         let caches = Caches::new(client, clocks.clone(), Random::seeded(7), Metrics::new(), None);
         let cache = caches.cache(&KindEntry::of::<Namespace>());
         cache.wait_for_sync().await;
-        let gate = Gate::new(std::slice::from_ref(&cache), None, clocks);
+        (Gate::new(std::slice::from_ref(&cache), None, clocks), cache)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn obsolete_records_are_dropped() {
+        let (gate, cache) = gate_of_namespaces(&ApiServer::default()).await;
         for n in 0..10_000 {
             let item = Item::from(Key::cluster(format!("n{n}")));
             gate.expect_version(&item, &Namespace::RESOURCE, &cache.resource_version());
@@ -336,12 +341,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn object_that_was_observed_and_deleted_since_is_not_waited_for() {
         let server = ApiServer::default();
-        let clocks = Clocks::new(|| 0);
-        let client = kube::Client::new(server.clone(), "default");
-        let caches = Caches::new(client, clocks.clone(), Random::seeded(7), Metrics::new(), None);
-        let cache = caches.cache(&KindEntry::of::<Namespace>());
-        cache.wait_for_sync().await;
-        let gate = Gate::new(std::slice::from_ref(&cache), None, clocks);
+        let (gate, cache) = gate_of_namespaces(&server).await;
         let (item, name) = (Item::from(Key::cluster("item")), Key::cluster("default"));
         gate.expect_present(&item, &Namespace::RESOURCE, &Key::cluster("never"));
         assert!(gate.take_released().is_empty());
@@ -360,12 +360,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn key_that_fetched_an_uncached_object_is_released_by_the_next_list() {
         let server = ApiServer::default();
-        let clocks = Clocks::new(|| 0);
-        let client = kube::Client::new(server.clone(), "default");
-        let caches = Caches::new(client, clocks.clone(), Random::seeded(7), Metrics::new(), None);
-        let cache = caches.cache(&KindEntry::of::<Namespace>());
-        cache.wait_for_sync().await;
-        let gate = Gate::new(std::slice::from_ref(&cache), None, clocks);
+        let (gate, cache) = gate_of_namespaces(&server).await;
         let item = Item::from(Key::cluster("item"));
         assert!(gate.take_released().is_empty());
 
