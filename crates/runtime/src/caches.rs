@@ -469,8 +469,8 @@ impl Cache {
     /// refusal any more, however long it takes.
     #[must_use]
     pub fn may_be_refused(&self) -> bool {
-        let is_answered = self.was_accepted.load(Ordering::Acquire) || self.list_count() > 0;
-        !is_answered && self.refusal().is_none() && !self.entry.projection().optional
+        let was_accepted = self.was_accepted.load(Ordering::Acquire);
+        !was_accepted && self.refusal().is_none() && !self.entry.projection().optional
     }
 
     /// How many lists the store has taken over: one when it is first filled, one more after each gap in which
