@@ -157,20 +157,18 @@ impl Demo<'_> {
         let began = Instant::now();
         leader.end()?;
         Call::delete(&PODS, &key, &keleustes_client::DeleteOptions::default()).send(&self.client).await?;
-        let known = &known;
-        self.until("another pod", |_| async move {
+        let (known, before) = (&known, &before);
+        // A busy machine may deliver the signal so late that the old leader still creates the pod.
+        self.until("another pod and another leader", |_| async move {
             let pods = self.pods().await?;
             let is_new = |pod: &&Value| !known.iter().any(|there| there == text(pod, "/metadata/name"));
-            Ok(pods.iter().find(is_new).map(|_| ()))
+            let has_changed = self.holder().await?.is_some_and(|holder| holder != *before);
+            Ok((has_changed && pods.iter().any(|pod| is_new(&pod))).then_some(()))
         })
         .await?;
         let took = began.elapsed().as_millis();
-        let after = self.holder().await?.unwrap_or_default();
-        if before == after {
-            bail!("the Lease did not get a new holder");
-        }
         say(&format!(
-            "The standby created a new pod {took} ms later. The original keeps its Lease: 13.5 to 13.9 s."
+            "The standby leads and a new pod exists {took} ms later. The original keeps its Lease: 13.5 to 13.9 s."
         ));
         Ok(())
     }
