@@ -247,7 +247,7 @@ impl<'a> Source<'a> {
             }
             Self::External(_, target) => {
                 let values = metrics_api::external_values(response).map_err(invalid)?;
-                for_target(target, target.sum(&values))?
+                for_target(target, target.sum(&values).map_err(invalid)?)?
             }
         };
         Ok(Proposal { replicas: calculated.replicas, name: self.name(), status: self.status(calculated) })
@@ -343,19 +343,17 @@ impl Usage {
 }
 
 impl Target {
-    /// The sum of the series. Per pod, a negative sum counts as an overflow, as in the original.
-    fn sum(self, values: &[i64]) -> i64 {
-        let mut sum: i64 = 0;
-        for value in values {
-            let Some(added) = sum.checked_add(*value) else {
-                return if *value > 0 || matches!(self, Self::PerPod(_)) { i64::MAX } else { i64::MIN };
-            };
-            if added < 0 && matches!(self, Self::PerPod(_)) {
-                return i64::MAX;
-            }
-            sum = added;
-        }
-        sum
+    /// The sum of the series of an external metric.
+    ///
+    /// # Errors
+    /// If no number of pods follows from it: it is beyond all numbers, or negative although it is to be divided among pods. The
+    /// original takes both for the highest number, and fills the cluster.
+    fn sum(self, values: &[i64]) -> Result<i64, String> {
+        let sum: i128 = values.iter().map(|value| i128::from(*value)).sum();
+        let is_possible = |sum: &i64| *sum >= 0 || matches!(self, Self::Value(_));
+        i64::try_from(sum).ok().filter(is_possible).ok_or_else(|| {
+            "the metrics API reports values with an impossible sum, negative or beyond 9.2 * 10^15".to_owned()
+        })
     }
 }
 

@@ -271,11 +271,13 @@ fn custom_and_external(
     version: &str,
     responses: &mut BTreeMap<String, Response>,
 ) {
-    let amounts = ["0", "5", "10", "10500m", "11", "25", "100", "1500m", "-5"];
+    let amounts = ["-5", "0", "5", "10", "10500m", "11", "25", "100", "1500m"];
+    // Negative sums of external metrics are a listed difference.
+    let external_amounts = &amounts[1..];
     for name in ["hits", "queue"] {
         if !one_in(rng, 10) {
             let items: Vec<Value> = (0..rng.usize(..4))
-                .map(|_| json!({"metricName": name, "metricLabels": {}, "timestamp": time(wall), "value": pick(rng, &amounts)}))
+                .map(|_| json!({"metricName": name, "metricLabels": {}, "timestamp": time(wall), "value": pick(rng, external_amounts)}))
                 .collect();
             let body = json!({"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1",
                 "metadata": {}, "items": items});
