@@ -390,7 +390,7 @@ fn external_series_are_summed() {
         assert_eq!(written_size(&transcript), None, "{transcript}");
         assert!(events(&transcript)[0].contains(reported), "{transcript}");
     }
-    assert_eq!(written_size(&outcome(average.clone(), 2, &["-5", "45"])), Some(4), "the sum is 40");
+    assert_eq!(written_size(&outcome(average, 2, &["-5", "45"])), Some(4), "the sum is 40");
     assert_eq!(written_size(&outcome(json!({"value": "10"}), 2, &["9P", "9P"])), None);
     let transcript = outcome(json!({"value": "10"}), 2, &["-5"]);
     assert_eq!(status(&transcript)["currentMetrics"][0]["external"]["current"]["value"], "-5");
