@@ -235,12 +235,15 @@ async fn list(api: &Api<DynamicObject>, kind: &ApiResource) -> anyhow::Result<Ve
     Ok(objects)
 }
 
-/// Whether kube-apiserver recorded the event: its repair controllers race with its own watches.
+/// Whether kube-apiserver recorded the event: its repair controllers race with its own watches, and while it starts it may find
+/// its default ServiceCIDR not yet complete.
 fn is_from_api_server(event: &Event) -> bool {
     let source = event.source.as_ref().and_then(|source| source.component.as_deref());
     // The field that names the recorder depends on the events API version.
     let mut recorders = [source, event.reporting_component.as_deref()].into_iter().flatten();
-    recorders.any(|recorder| recorder.ends_with("-repair-controller"))
+    recorders.any(|recorder| {
+        recorder.ends_with("-repair-controller") || recorder == "kubernetes-service-cidr-controller"
+    })
 }
 
 /// An event as one line.
