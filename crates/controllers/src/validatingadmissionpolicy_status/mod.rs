@@ -4,7 +4,8 @@
 //! generation. The warnings only inform: a policy is enforced as it is written.
 //!
 //! All types come from the OpenAPI documents of the API server. The original uses the definitions that it was compiled with
-//! for built-in kinds, and so does not know the fields of a newer server.
+//! for built-in kinds, and so does not know the fields of a newer server. While the document of a built-in kind cannot be read,
+//! its policies are checked again and have no status; without that, one failed request would lose their warnings for good.
 //!
 //! Parity: pkg/controller/validatingadmissionpolicystatus/.
 
@@ -86,7 +87,7 @@ impl Reconciler for TypeChecker {
             policy.map(|policy| (policy, view.now().wall_subsecond_nanoseconds))
         });
         let Some((policy, nanoseconds)) = gathered else { return Ok(Requeue::Forget) };
-        let found = self.check(cx, &policy, nanoseconds).await;
+        let found = self.check(cx, &policy, nanoseconds).await?;
         let write = Write::apply(&*policy, QUEUE, status(&policy, &found))
             .on_subresource("status")
             .because("its expressions were type-checked");
@@ -96,17 +97,20 @@ impl Reconciler for TypeChecker {
 
 impl TypeChecker {
     /// The warnings of a policy. What cannot be resolved is not checked: the policy has been checked all the same.
+    ///
+    /// # Errors
+    /// The type of a built-in kind cannot be read now.
     async fn check(
         &self,
         cx: &mut Context<'_>,
         policy: &ValidatingAdmissionPolicy,
         nanoseconds: u32,
-    ) -> Vec<ExpressionWarning> {
+    ) -> Result<Vec<ExpressionWarning>, ReconcileError> {
         let mut documents = Documents::new(&self.kept);
         let mut typed = Vec::new();
         for kind in kinds_of(cx, policy).await {
             let type_name = format!("{}{nanoseconds}", kind.kind);
-            if let Some(object) = documents.type_of(cx, &kind, &type_name).await {
+            if let Some(object) = documents.type_of(cx, &kind, &type_name).await? {
                 typed.push((kind, object));
             }
         }
@@ -114,9 +118,9 @@ impl TypeChecker {
         if let Some(kind) = params_kind(policy.param_kind.as_ref()).filter(|_| !typed.is_empty()) {
             // Not the name of the type of objects: these types are never the same.
             let type_name = format!("{}{}", kind.kind, nanoseconds + 1);
-            params = Some(documents.type_of(cx, &kind, &type_name).await.flatten());
+            params = Some(documents.type_of(cx, &kind, &type_name).await?.flatten());
         }
-        warnings(policy, &typed, params.as_ref().map(Option::as_ref))
+        Ok(warnings(policy, &typed, params.as_ref().map(Option::as_ref)))
     }
 }
 

@@ -277,34 +277,48 @@ fn kinds_that_cannot_be_resolved_are_left_out() {
     }
 }
 
-/// The types of built-in kinds come from the server, too: while its documents cannot be read, no kind is checked, and the
-/// generation counts as checked.
+/// The types of built-in kinds come from the server, too: while its documents cannot be read, a policy over them is retried. A
+/// custom kind is left out.
 ///
 /// Proves VAPS-17, VAPS-112.
 #[test]
-fn built_in_kinds_are_left_out_while_schemas_cannot_be_read() {
+fn policies_over_built_in_kinds_are_retried_while_schemas_cannot_be_read() {
     let wrong = ["object.spec.nope"];
+    let deployments = json!([rule("apps", "v1", &["deployments"])]);
     let both = json!([rule("example.com", "v1", &["widgets"]), rule("apps", "v1", &["deployments"])]);
-    let status_without = |path: Option<&str>, rules: &Value| {
-        let unavailable = || ApiError::transport(ErrorReason::Unavailable, "down");
-        let cluster =
-            path.iter().fold(cluster(), |cluster, path| cluster.failing_at("get", path, unavailable(), None));
-        let mut cluster = cluster.with::<ValidatingAdmissionPolicy>(policy(rules, &wrong));
-        status_in(&cluster.reconcile(&the_loop(), Key::cluster("p")))
+    let widgets = json!([rule("example.com", "v1", &["widgets"])]);
+    let while_failing = |path: &str, rules: &Value| {
+        let unavailable = ApiError::transport(ErrorReason::Unavailable, "down");
+        let mut cluster = cluster()
+            .failing_at("get", path, unavailable, Some(1))
+            .with::<ValidatingAdmissionPolicy>(policy(rules, &wrong));
+        let first = cluster.reconcile(&the_loop(), Key::cluster("p"));
+        (first, cluster.reconcile(&the_loop(), Key::cluster("p")))
     };
     let kinds = |status: &Value| -> Vec<String> {
         let text = status["typeChecking"]["expressionWarnings"][0]["warning"].as_str().unwrap_or_default();
         text.split("\n\n").filter_map(|block| Some(block.split_once(": ERROR")?.0.to_owned())).collect()
     };
     let (deployment, widget) = ("apps/v1, Kind=Deployment", "example.com/v1, Kind=Widget");
-    assert_eq!(kinds(&status_without(None, &both)), [deployment, widget]);
-    let deployments = json!([rule("apps", "v1", &["deployments"])]);
-    for rules in [&both, &deployments] {
-        let status = status_without(Some("/openapi/v3"), rules);
-        assert_eq!(status, json!({"observedGeneration": 3, "typeChecking": {}}), "{rules}");
+    for path in ["/openapi/v3", "/openapi/v3/apis/apps/v1"] {
+        for (rules, expected) in [(&deployments, vec![deployment]), (&both, vec![deployment, widget])] {
+            let (failed, repeated) = while_failing(path, rules);
+            assert!(failed.contains("retry") && !failed.contains("apply "), "{path}: {failed}");
+            assert_eq!(kinds(&status_in(&repeated)), expected, "{path}: {repeated}");
+        }
+        // No kind of this policy is built in.
+        let (checked, _) = while_failing(path, &widgets);
+        assert_eq!(status_in(&checked)["observedGeneration"], 3, "{path}: {checked}");
     }
-    // One document that cannot be read leaves out its own kinds only.
-    assert_eq!(kinds(&status_without(Some("/openapi/v3/apis/apps/v1"), &both)), [widget]);
+    // What the server refuses or sends broken is left out: it would be so again.
+    let forbidden = ApiError { code: 403, ..ApiError::transport(ErrorReason::Forbidden, "no") };
+    let mut cluster = cluster()
+        .failing_at("get", "/openapi/v3/apis/apps/v1", forbidden, None)
+        .with::<ValidatingAdmissionPolicy>(policy(&both, &wrong));
+    assert_eq!(kinds(&status_in(&cluster.reconcile(&the_loop(), Key::cluster("p")))), [widget]);
+    // The document of a custom group that cannot be read leaves out its own kinds only.
+    let (checked, _) = while_failing("/openapi/v3/apis/example.com/v1", &both);
+    assert_eq!(kinds(&status_in(&checked)), [deployment]);
 }
 
 /// Proves VAPS-20.
