@@ -1,11 +1,12 @@
 //! Checks the API server, the Lease and the ports.
 
 use std::io::ErrorKind;
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-use http::Request;
 use http::header::DATE;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use keleustes_client::{Call, ClientFactory, Connection, api_error};
@@ -21,6 +22,10 @@ use crate::{identity, run, serving};
 static LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// A manager on this machine answers at once; another program may never do so.
+const NEIGHBOUR_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+/// No list of health checks is longer.
+const HEALTH_BYTES_MAX: usize = 64 * 1024;
 /// A clock that is off by more makes tokens and certificates invalid that have just been issued.
 const SKEW_SECONDS_WARN: i64 = 5;
 const SKEW_SECONDS_MAX: i64 = 300;
@@ -183,7 +188,7 @@ pub(super) async fn check_delegates(options: &Options, report: &mut Report) {
     }
 }
 
-/// Whether the secure port is free. On the machine of the leader it need not be: that may be this manager.
+/// Whether the secure port is free. It need not be where another manager leads or stands by: this one may be to replace it.
 pub(super) async fn check_port(options: &Options, holder: Option<&str>, report: &mut Report) {
     let serving = &options.serving;
     let check = Check::new(Category::Ports, "--secure-port");
@@ -202,6 +207,11 @@ pub(super) async fn check_port(options: &Options, holder: Option<&str>, report: 
                 ErrorKind::AddrInUse if leads_here => {
                     check.warning(text).advise("a manager on this machine leads, which is probably why")
                 }
+                ErrorKind::AddrInUse if manager_answers(serving.bind_address, port).await => {
+                    check.warning(text).advise(
+                        "a controller manager answers there, probably the standby that this one replaces",
+                    )
+                }
                 ErrorKind::AddrInUse => check
                     .failed(text)
                     .advise("another process listens there; stop it or choose another --secure-port"),
@@ -214,8 +224,35 @@ pub(super) async fn check_port(options: &Options, holder: Option<&str>, report: 
     });
 }
 
+/// Whether a healthy controller manager with leader election answers on a port of this machine. It is asked without credentials,
+/// since its certificate cannot be verified.
+async fn manager_answers(address: IpAddr, port: u16) -> bool {
+    let address = match address {
+        IpAddr::V4(any) if any.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(any) if any.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        one => one,
+    };
+    let answer = health_checks(SocketAddr::new(address, port));
+    let answer = tokio::time::timeout(NEIGHBOUR_ANSWERS_WITHIN, answer).await;
+    answer.ok().flatten().is_some_and(|checks| checks.lines().any(|check| check == "[+]leaderElection ok"))
+}
+
+/// The list of health checks that a program serves; `None` if it serves none or one of them fails.
+async fn health_checks(address: SocketAddr) -> Option<String> {
+    let mut config = kube::Config::new(format!("https://{address}").parse().ok()?);
+    config.accept_invalid_certs = true;
+    let client = kube::Client::try_from(config).ok()?;
+    let answer = client.send(Request::get("/healthz?verbose").body(Body::empty()).ok()?).await.ok()?;
+    if answer.status() != StatusCode::OK {
+        return None;
+    }
+    let body = Limited::new(answer.into_body(), HEALTH_BYTES_MAX).collect().await.ok()?;
+    String::from_utf8(body.to_bytes().to_vec()).ok()
+}
+
 #[cfg(test)]
 mod tests {
+    use keleustes_serving::{Access, HealthChecks, PageOptions, Pages, Server, ServingOptions};
     use serde_json::json;
 
     use super::super::report::OutputFormat;
@@ -290,6 +327,41 @@ mod tests {
         let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
         let taken = judged(&["--bind-address=127.0.0.1", &port]).await;
         assert!(taken.contains("WARNING") && taken.contains("a manager on this machine leads"), "{taken}");
+    }
+
+    /// A standby serves its port although this host does not hold the Lease; any other program is in the way.
+    #[tokio::test]
+    async fn port_of_a_standby_is_a_warning_and_that_of_another_program_fails() {
+        let judged = async |listener: TcpListener, address: &str, check: &str| {
+            let port = listener.local_addr().unwrap().port();
+            let health = HealthChecks::new();
+            health.add_ping(check);
+            let pages = Pages::new(
+                health,
+                keleustes_runtime::metrics::Metrics::new().registry().clone(),
+                std::time::SystemTime::now(),
+                PageOptions::default(),
+            );
+            let server =
+                Server::from_listener(listener, &ServingOptions::default(), pages, Access::deny_all())
+                    .unwrap();
+            let serving = tokio::spawn(server.run(std::future::pending()));
+            let flags = [format!("--bind-address={address}"), format!("--secure-port={port}")];
+            let mut report = Report::default();
+            check_port(&options(&flags.each_ref().map(String::as_str)), Some("other_1"), &mut report).await;
+            serving.abort();
+            report.text(OutputFormat::Text)
+        };
+        let bound = || TcpListener::bind("127.0.0.1:0").unwrap();
+        for address in ["127.0.0.1", "0.0.0.0"] {
+            let standby = judged(bound(), address, "leaderElection").await;
+            assert!(
+                standby.contains("WARNING") && standby.contains("-> a controller manager answers"),
+                "{standby}"
+            );
+        }
+        let other = judged(bound(), "127.0.0.1", "ping").await;
+        assert!(other.contains("FAILED") && other.contains("-> another process listens there"), "{other}");
     }
 
     #[test]
