@@ -112,9 +112,10 @@ impl Health {
         health
     }
 
-    /// Whether a Lease is the first one, or was renewed since.
+    /// Whether a Lease is the first one, or was renewed since. An earlier renewTime is a renewal, too: the clock of the node was set
+    /// back, and would otherwise have to reach the earlier time again before its renewals count.
     pub(super) fn is_before_renewal(&self, lease: &Lease) -> bool {
-        self.lease.is_none_or(|saved| is_newer(lease.renew_time, saved))
+        self.lease.is_none_or(|saved| lease.renew_time.is_some() && lease.renew_time != saved)
     }
 
     /// Whether the grace period has expired.
@@ -136,11 +137,6 @@ impl Health {
 
 fn heartbeat(node: &Node) -> Option<Option<Time>> {
     node.conditions.of_type("Ready").map(|ready| ready.last_heartbeat_time)
-}
-
-/// Whether a Lease was renewed. A missing renewTime is older than any time.
-fn is_newer(renewed_at: Option<MicroTime>, saved: Option<MicroTime>) -> bool {
-    renewed_at.is_some_and(|renewed_at| saved.is_none_or(|saved| saved < renewed_at))
 }
 
 /// The conditions set to `Unknown` when a kubelet stops posting status.
@@ -281,8 +277,13 @@ mod tests {
         );
         assert_eq!(
             expires_at(&[(10, &node_with_heartbeat, Some(&late)), (40, &node_with_heartbeat, Some(&early))]),
+            91,
+            "the clock of the node was set back"
+        );
+        assert_eq!(
+            expires_at(&[(10, &node_with_heartbeat, Some(&late)), (40, &node_with_heartbeat, Some(&never))]),
             61,
-            "only a later renewTime counts"
+            "a missing renewTime is no renewal"
         );
         assert_eq!(
             expires_at(&[(10, &node_with_heartbeat, Some(&early)), (40, &node_with_heartbeat, None)]),

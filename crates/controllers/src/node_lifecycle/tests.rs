@@ -417,6 +417,24 @@ fn lease_that_changes_without_renewal_protects_only_its_own_node() {
     assert!(actions.contains(&"patch nodes/status n".to_owned()), "{actions:?}");
 }
 
+/// Its clock was an hour ahead when it booted.
+///
+/// Proves NLC-83.
+#[test]
+fn node_whose_clock_was_set_back_is_not_marked_unknown() {
+    let mut cluster = test_cluster();
+    cluster.put::<Node>(node("n", "True", &[])).put::<Lease>(lease("n", 3600));
+    cluster.actions();
+    for at in (10..=120).step_by(10) {
+        cluster.later(10);
+        cluster.put::<Lease>(lease("n", at));
+        let actions = cluster.actions();
+        assert!(!actions.contains(&"patch nodes/status n".to_owned()), "{at}: {actions:?}");
+    }
+    let actions = cluster.later(55).actions();
+    assert!(actions.contains(&"patch nodes/status n".to_owned()), "it stops renewing: {actions:?}");
+}
+
 /// Proves NLC-19, NLC-29.
 #[test]
 fn failed_status_patch_does_not_restart_the_startup_grace_period() {
