@@ -17,6 +17,8 @@ use crate::workloads::revisions::sort_by_revision;
 /// How many missing pods one reconcile considers. `spec.replicas` may be two billion, for which there is neither
 /// memory nor time.
 const MISSING_MAX: usize = 1000;
+/// The most claims of missing pods that one reconcile looks up: nothing limits the number of claim templates either.
+const CLAIMS_MAX: usize = 10_000;
 
 pub(super) struct Inputs {
     pub(super) set: Arc<StatefulSet>,
@@ -64,7 +66,9 @@ fn ordinals(set: &StatefulSet) -> Range<i64> {
 /// The lowest ordinals in range without a pod, as many as one reconcile considers.
 fn lowest_missing(set: &StatefulSet, exists: impl Fn(&i32) -> bool) -> impl Iterator<Item = i32> {
     let in_range = ordinals(set).map_while(|ordinal| i32::try_from(ordinal).ok());
-    in_range.filter(move |ordinal| !exists(ordinal)).take(MISSING_MAX)
+    let templates = set.spec.volume_claim_templates.len().max(1);
+    let most = (CLAIMS_MAX / templates).clamp(1, MISSING_MAX);
+    in_range.filter(move |ordinal| !exists(ordinal)).take(most)
 }
 
 impl Gathered {

@@ -1,6 +1,8 @@
 //! StatefulSets.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::full_meta::spec_status_kind;
 use crate::meta::{null_is_default, null_is_empty};
@@ -25,8 +27,8 @@ pub struct StatefulSetSpec {
     pub selector: Option<LabelSelector>,
     /// The pod template.
     pub template: PodTemplate,
-    /// The PVC templates of each pod.
-    #[serde(deserialize_with = "null_is_empty")]
+    /// The PVC templates of each pod. The API server accepts several of one name, of which the last one counts.
+    #[serde(deserialize_with = "last_of_each_name")]
     pub volume_claim_templates: Box<[VolumeClaimTemplate]>,
     /// The governing Service of its pods.
     pub service_name: InternedStr,
@@ -56,6 +58,18 @@ pub struct VolumeClaimTemplate {
     pub name: InternedStr,
     /// The labels of the PVCs.
     pub labels: Labels,
+}
+
+/// Parity: pkg/controller/statefulset/stateful_set_utils.go, `getPersistentVolumeClaims`, a map by name.
+fn last_of_each_name<'de, D: Deserializer<'de>>(input: D) -> Result<Box<[VolumeClaimTemplate]>, D::Error> {
+    let templates: Box<[VolumeClaimTemplate]> = null_is_empty(input)?;
+    let last: BTreeMap<InternedStr, usize> =
+        templates.iter().enumerate().map(|(at, template)| (template.name.clone(), at)).collect();
+    if last.len() == templates.len() {
+        return Ok(templates);
+    }
+    let numbered = templates.into_vec().into_iter().enumerate();
+    Ok(numbered.filter(|(at, template)| last[&template.name] == *at).map(|(_, template)| template).collect())
 }
 
 /// The update strategy of a StatefulSet.

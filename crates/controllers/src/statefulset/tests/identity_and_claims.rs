@@ -53,6 +53,22 @@ fn volumes_of_claims_replace_those_of_the_template() {
     assert_eq!(pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-web-0");
 }
 
+/// The API server accepts two claim templates of one name; the original's map by name keeps the last one.
+#[test]
+fn last_claim_template_of_a_name_counts() {
+    let template = |name: &str, size: &str| json!({"metadata": {"name": name}, "spec": {"resources": {"requests": {"storage": size}}}});
+    let templates = json!([template("data", "1Gi"), template("log", "3Gi"), template("data", "2Gi")]);
+    let twice = || with_field(set(1), "/spec/volumeClaimTemplates", templates.clone());
+    let transcript = actions(cluster(twice(), []));
+    assert_eq!(transcript.matches("create persistentvolumeclaims").count(), 2, "{transcript}");
+    let claim = body(cluster(twice(), []), "create persistentvolumeclaims a/data-web-0");
+    assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "2Gi");
+    let pod = body(cluster(twice(), []), "create pods ");
+    let volumes = pod["spec"]["volumes"].as_array().unwrap();
+    let names: Vec<_> = volumes.iter().map(|volume| volume["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["log", "data"]);
+}
+
 /// Proves STS-24, STS-47, STS-100.
 #[test]
 fn claims_are_created_before_their_pod() {

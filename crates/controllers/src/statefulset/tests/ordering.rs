@@ -113,6 +113,12 @@ fn any_number_of_replicas_is_created_a_thousand_pods_at_a_time() {
     let ordered = reconcile(cluster(with_claim_template(set(i32::MAX)), []));
     assert_eq!(ordered.matches("create pods a/web-").count(), 1);
     assert!(!ordered.contains("requeue after"), "{ordered}");
+    // Nor does anything limit the number of claim templates, each of which is a claim per pod.
+    let templates: Vec<_> = (0..1000).map(|n| json!({"metadata": {"name": format!("data-{n}")}})).collect();
+    let many = with_field(parallel(set(i32::MAX)), "/spec/volumeClaimTemplates", json!(templates));
+    let transcript = reconcile(cluster(many, []));
+    assert_eq!(transcript.matches("create pods a/web-").count(), 10);
+    assert!(transcript.contains("requeue after 1s"));
     // The range of ordinals ends at 32 bits.
     let last = with_field(parallel(set(i32::MAX)), "/spec/ordinals", json!({"start": i32::MAX - 1}));
     let created = pod_actions(cluster(last, []));
