@@ -5,8 +5,8 @@
 
 use jiff::Timestamp;
 use keleustes_objects::quota::{
-    DeviceClasses, Evaluator, PodUsageOptions, is_ignored_by_quota, is_terminating, missing_resources,
-    object_count_alias, object_count_name, persistent_volume_claim_matches_scope,
+    DeviceClasses, Evaluator, OldestClaims, PodUsageOptions, is_ignored_by_quota, is_terminating,
+    missing_resources, object_count_alias, object_count_name, persistent_volume_claim_matches_scope,
     persistent_volume_claim_usage, pod_matches_scope, pod_usage, resource_claim_usage, service_usage,
     verified_pod,
 };
@@ -128,7 +128,7 @@ impl DeviceContext {
     /// A claim that the scheduler created for a pod's extended resources costs what the pod is not charged already.
     fn claim_usage(&self, claim: &ResourceClaim, options: PodUsageOptions) -> ResourceList {
         let by_key = |key: &Key| self.pods.iter().find(|pod| pod.meta.key == *key);
-        let pod = verified_pod(claim, by_key, self.claims.iter());
+        let pod = verified_pod(claim, by_key, &OldestClaims::of(self.claims.iter()));
         let charged = pod.map(|pod| pod_usage(pod, options));
         resource_claim_usage(claim, &self.classes, charged.as_ref())
     }

@@ -1,8 +1,9 @@
 //! The usage of a namespace under one quota.
 
 use keleustes_objects::quota::{
-    Evaluator, PodUsageOptions, persistent_volume_claim_matches_scope, persistent_volume_claim_usage,
-    pod_matches_scope, pod_usage, resource_claim_usage, service_usage, verified_pod,
+    Evaluator, OldestClaims, PodUsageOptions, persistent_volume_claim_matches_scope,
+    persistent_volume_claim_usage, pod_matches_scope, pod_usage, resource_claim_usage, service_usage,
+    verified_pod,
 };
 use keleustes_objects::{
     InternedStr, InvalidSelector, Kind, PersistentVolumeClaim, Pod, Quantity, Resource, ResourceClaim,
@@ -98,7 +99,12 @@ impl<'v> Evaluation<'v> {
             ),
             Evaluator::ResourceClaims => {
                 self.view.store_if_synced::<ResourceClaim>()?;
-                self.sum_of::<ResourceClaim>(|_, _| Ok(false), |claim| self.resource_claim_usage(claim))
+                let claims = self.view.in_namespace::<ResourceClaim>(&self.namespace);
+                let oldest = OldestClaims::of(claims.map(|claim| &**claim));
+                self.sum_of::<ResourceClaim>(
+                    |_, _| Ok(false),
+                    |claim| self.resource_claim_usage(claim, &oldest),
+                )
             }
         })
     }
@@ -126,9 +132,8 @@ impl<'v> Evaluation<'v> {
         sum
     }
 
-    fn resource_claim_usage(&self, claim: &ResourceClaim) -> ResourceList {
-        let siblings = self.view.in_namespace::<ResourceClaim>(&self.namespace).map(|sibling| &**sibling);
-        let pod = verified_pod(claim, |key| self.view.get::<Pod>(key).map(|pod| &**pod), siblings);
+    fn resource_claim_usage(&self, claim: &ResourceClaim, oldest: &OldestClaims) -> ResourceList {
+        let pod = verified_pod(claim, |key| self.view.get::<Pod>(key).map(|pod| &**pod), oldest);
         let usage = pod.map(|pod| pod_usage(pod, self.options));
         resource_claim_usage(claim, &self.classes, usage.as_ref())
     }

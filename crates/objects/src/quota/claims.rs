@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::{DEVICE_CLASS_PREFIX, DEVICES_SUFFIX, REQUESTS, STORAGE_CLASS_INFIX};
 use crate::{
-    DeviceClass, InternedStr, Key, OwnerReference, PersistentVolumeClaim, Pod, Quantity, ResourceClaim,
-    ResourceList, Service,
+    ArcStr, DeviceClass, InternedStr, Key, OwnerReference, PersistentVolumeClaim, Pod, Quantity,
+    ResourceClaim, ResourceList, Service, Time, Uid,
 };
 
 /// The usage of a Service. The node ports of a load balancer are those that will be allocated.
@@ -117,26 +117,48 @@ pub fn resource_claim_usage(
     usage
 }
 
+/// The oldest of the claims for extended resources that each pod controls. It is computed once for all claims of a namespace: nothing
+/// limits how many claims of a user name one pod.
+#[derive(Clone, Debug, Default)]
+pub struct OldestClaims(BTreeMap<Uid, ClaimAge>);
+
+/// The order of claims: those of one second by name.
+type ClaimAge = (Option<Time>, ArcStr);
+
+impl OldestClaims {
+    /// Reads all claims of a namespace.
+    pub fn of<'a>(claims: impl Iterator<Item = &'a ResourceClaim>) -> Self {
+        let mut oldest = BTreeMap::new();
+        for claim in claims {
+            let Some(owner) = extended_resource_owner(claim) else { continue };
+            let first = oldest.entry(owner.uid.clone()).or_insert_with(|| age(claim));
+            if age(claim) < *first {
+                *first = age(claim);
+            }
+        }
+        Self(oldest)
+    }
+}
+
+fn age(claim: &ResourceClaim) -> ClaimAge {
+    (claim.meta.creation_timestamp, claim.meta.key.name.clone())
+}
+
 /// The pod for whose extended resources the scheduler created a claim, if claim and pod refer to each other. If the pod
-/// does not name its claim yet, it is the oldest of those that it controls, `siblings` being all claims of the
-/// namespace.
-pub fn verified_pod<'p, 'c>(
+/// does not name its claim yet, it is the oldest of those that it controls.
+pub fn verified_pod<'p>(
     claim: &ResourceClaim,
     pod: impl FnOnce(&Key) -> Option<&'p Pod>,
-    siblings: impl Iterator<Item = &'c ResourceClaim>,
+    oldest: &OldestClaims,
 ) -> Option<&'p Pod> {
     let owner = extended_resource_owner(claim)?;
     let pod = pod(&Key { namespace: claim.meta.key.namespace.clone(), name: owner.name.clone() })?;
     if pod.meta.uid != owner.uid {
         return None;
     }
-    let age = |claim: &ResourceClaim| (claim.meta.creation_timestamp, claim.meta.key.name.clone());
-    let is_of_pod = |sibling: &&ResourceClaim| {
-        extended_resource_owner(sibling).is_some_and(|owner| owner.uid == pod.meta.uid)
-    };
     let is_verified = match pod.extended_resource_claim() {
         Some(name) => *name == claim.meta.key.name,
-        None => siblings.filter(is_of_pod).all(|sibling| age(claim) <= age(sibling)),
+        None => oldest.0.get(&pod.meta.uid).is_none_or(|first| age(claim) <= *first),
     };
     is_verified.then_some(pod)
 }

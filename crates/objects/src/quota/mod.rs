@@ -13,7 +13,8 @@ mod scopes;
 mod tests;
 
 pub use claims::{
-    DeviceClasses, persistent_volume_claim_usage, resource_claim_usage, service_usage, verified_pod,
+    DeviceClasses, OldestClaims, persistent_volume_claim_usage, resource_claim_usage, service_usage,
+    verified_pod,
 };
 pub use names::{Evaluator, is_ignored_by_quota, object_count_alias, object_count_name};
 pub use pods::{
