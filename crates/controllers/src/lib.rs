@@ -11,6 +11,8 @@ pub mod certificatesigningrequest_cleaner;
 pub mod certificatesigningrequest_signing;
 mod cidr;
 pub mod clusterrole_aggregation;
+#[cfg(test)]
+mod cpu_time;
 pub mod cronjob;
 mod csi_translation;
 pub mod daemonset;

@@ -14,6 +14,7 @@ use keleustes_plan::{
 use serde_json::{Value, json};
 
 use super::fixture::{JobFixture, job, pod};
+use crate::cpu_time::cpu_seconds;
 
 /// The number of pods of a large Job.
 const PODS: usize = 50_000;
@@ -80,13 +81,6 @@ impl ReconcileIo for CountingIo<'_> {
     fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>> {
         unreachable!("nothing is discovered")
     }
-}
-
-/// The CPU time of this thread, which other processes on the machine do not lengthen.
-#[expect(clippy::disallowed_methods, reason = "the test measures how long a decision takes")]
-fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
 }
 
 /// Reconciles the Job once: the verbs of the writes, the statuses, and the CPU time.
