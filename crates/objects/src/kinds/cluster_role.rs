@@ -18,7 +18,7 @@ pub struct ClusterRole {
 }
 
 /// A rule. Absent and empty lists are equal.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyRule {
     /// `verbs`.
