@@ -18,6 +18,7 @@ pub(super) struct Subcommand {
 
 /// In the order of help.
 pub(super) const SUBCOMMANDS: &[Subcommand] = &[
+    #[cfg(feature = "playground")]
     row("playground", "[flags]", "Start a whole cluster to play with, in this one process.", playground),
     row("check", "[-o json] [flags]", "Check whether the manager can run with these flags.", check),
     row(
@@ -73,6 +74,9 @@ pub(super) fn hint(word: &str) -> String {
     if word.starts_with('-') || word.is_empty() {
         return String::new();
     }
+    if word == "playground" && !cfg!(feature = "playground") {
+        return "\nThis program was packaged without the playground; use `cargo run --release -- playground`.".to_owned();
+    }
     let names: Vec<_> = SUBCOMMANDS.iter().map(|command| command.help.name).collect();
     let guess = match closest(word, &names) {
         Some(name) => format!("\nDid you mean \"kube-controller-manager {name}\"?"),
@@ -107,11 +111,6 @@ fn edits(from: &str, to: &str) -> usize {
 #[cfg(feature = "playground")]
 fn playground(args: &[&str], _: &CommandLineContext<'_>) -> ExitCode {
     crate::playground::run(args)
-}
-
-#[cfg(not(feature = "playground"))]
-fn playground(_: &[&str], _: &CommandLineContext<'_>) -> ExitCode {
-    refuse("this program was packaged without the playground; use `cargo run -- playground`")
 }
 
 fn check(args: &[&str], known: &CommandLineContext<'_>) -> ExitCode {
@@ -158,21 +157,21 @@ fn help(args: &[&str], known: &CommandLineContext<'_>) -> ExitCode {
         || super::read_flags(vec!["--help".into()], known).map_or_else(|end| end, |_| ExitCode::SUCCESS);
     match args {
         [] | ["help"] => all(),
-        [name, ..] if takes_help_flag(name) => {
-            find(name).map_or_else(all, |command| (command.run)(&["--help"], known))
-        }
-        [name, ..] => match find(name).map(usage_of).or_else(|| keleustes_options::group_help(name, known)) {
-            Some(text) => {
-                say(&text);
-                ExitCode::SUCCESS
-            }
-            None => {
-                let groups = keleustes_options::group_names().join(", ");
-                let commands = keleustes_options::commands_text(known);
-                refuse(&format!(
-                    "there is no command and no group of flags {name:?}\n\nCommands:\n{commands}\nGroups: {groups}"
-                ))
-            }
+        [name, ..] => match find(name) {
+            Some(command) if takes_help_flag(name) => (command.run)(&["--help"], known),
+            found => match found.map(usage_of).or_else(|| keleustes_options::group_help(name, known)) {
+                Some(text) => {
+                    say(&text);
+                    ExitCode::SUCCESS
+                }
+                None => {
+                    let groups = keleustes_options::group_names().join(", ");
+                    let commands = keleustes_options::commands_text(known);
+                    refuse(&format!(
+                        "there is no command and no group of flags {name:?}\n\nCommands:\n{commands}\nGroups: {groups}"
+                    ))
+                }
+            },
         },
     }
 }
@@ -194,8 +193,8 @@ mod tests {
     #[test]
     fn mistyped_subcommand_is_answered_with_the_one_that_was_meant() {
         for (word, meant) in [
-            ("playgroud", "playground"),
-            ("play", "playground"),
+            ("chek", "check"),
+            ("shadow", "shadow-report"),
             ("Version", "version"),
             ("completions", "completion"),
             ("halp", "help"),
@@ -205,8 +204,24 @@ mod tests {
             let wanted = format!("\nDid you mean \"kube-controller-manager {meant}\"?");
             assert!(hint.starts_with(&wanted), "{word}: {hint}");
         }
-        assert!(hint("trireme").starts_with("\nCommands: playground, "), "{}", hint("trireme"));
+        let first = SUBCOMMANDS[0].help.name;
+        assert!(hint("trireme").starts_with(&format!("\nCommands: {first}, ")), "{}", hint("trireme"));
         assert_eq!(hint("--kubeconfi"), "");
+    }
+
+    #[test]
+    fn playground_is_offered_only_by_a_program_that_has_it() {
+        let is_offered = find("playground").is_some();
+        assert_eq!(is_offered, cfg!(feature = "playground"));
+        super::super::with_context(|known| {
+            let completions = [Shell::Bash, Shell::Zsh, Shell::Fish]
+                .map(|shell| keleustes_options::completion(shell, known));
+            let pages = [keleustes_options::man_page(known), keleustes_options::commands_text(known)];
+            for text in completions.iter().chain(&pages) {
+                assert_eq!(text.contains("playground"), is_offered, "{text}");
+            }
+        });
+        assert_eq!(hint("playground").contains("packaged without the playground"), !is_offered);
     }
 
     #[test]
