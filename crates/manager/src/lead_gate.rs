@@ -2,12 +2,14 @@
 //!
 //! A leader without them looks healthy, while nothing does their work and no other manager may. So a process with such
 //! an obstacle does not compete for the Lease and fails `/readyz`, unless `--allow-missing-controllers` is set. Obstacles
-//! that can be removed (files, permissions) are looked for again every second until there are none.
+//! that can be removed (files, permissions) are looked for again every second until there are none. A kind that the API server
+//! does not serve is none: its controller waits, as in the original, and the others work.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_controllers::kube_apiserver_serving_clustertrustbundle_publisher as publisher;
+use keleustes_objects::{ApiError, ErrorReason};
 use keleustes_plan::Controller;
 use keleustes_runtime::caches::{Cache, Caches};
 use parking_lot::Mutex;
@@ -78,6 +80,7 @@ impl LeadGate {
                 if !logged.is_empty() {
                     tracing::info!("all enabled controllers can start, competing for the lease");
                 }
+                self.log_unserved();
                 return true;
             }
             if !obstacles.is_empty() && (obstacles != logged || logged_at.elapsed() >= REMIND_EVERY) {
@@ -109,6 +112,20 @@ impl LeadGate {
         }
     }
 
+    /// Names each controller that waits for a kind that the API server does not serve.
+    fn log_unserved(&self) {
+        for (controller, cache, _) in self.refusals().filter(|(_, _, refusal)| is_unserved(refusal)) {
+            tracing::warn!(controller, resource = %cache.entry().resource(), "waiting for a kind that is not served");
+        }
+    }
+
+    /// The lists of each controller that the API server has refused.
+    fn refusals(&self) -> impl Iterator<Item = (&'static str, &Cache, ApiError)> {
+        self.0.caches.iter().flat_map(|(name, caches)| {
+            caches.iter().filter_map(|cache| Some((*name, &**cache, cache.refusal()?)))
+        })
+    }
+
     /// Whether a list has neither been accepted nor refused.
     fn may_be_refused(&self) -> bool {
         self.0.caches.iter().flat_map(|(_, caches)| caches).any(|cache| cache.may_be_refused())
@@ -117,12 +134,19 @@ impl LeadGate {
     /// One sentence for each controller that is missing or cannot start.
     fn obstacles(&self) -> Vec<String> {
         let missing = self.0.missing.iter().map(|name| format!("{name}: not implemented"));
-        let refused = self.0.caches.iter().filter_map(|(name, caches)| {
-            let (cache, refusal) = caches.iter().find_map(|cache| Some((cache, cache.refusal()?)))?;
-            Some(format!("{name}: cannot list {}: {refusal}", cache.entry().resource()))
+        let mut named = None;
+        let refused = self.refusals().filter(|(_, _, refusal)| !is_unserved(refusal));
+        // One list is enough to know about a controller.
+        let refused = refused.filter(|(name, ..)| named.replace(*name) != Some(*name));
+        let refused = refused.map(|(name, cache, refusal)| {
+            format!("{name}: cannot list {}: {refusal}", cache.entry().resource())
         });
         missing.chain(self.0.files.lock().clone()).chain(refused).collect()
     }
+}
+
+fn is_unserved(refusal: &ApiError) -> bool {
+    refusal.reason == ErrorReason::NotFound
 }
 
 #[cfg(test)]

@@ -97,6 +97,20 @@ async fn refused_list_blocks_until_the_permission_is_granted() {
     assert_eq!(gate.readiness()(), Ok(()));
 }
 
+/// Its controller waits, as in the original; the cluster needs the others.
+///
+/// Proves VAPS-112, PGP-41.
+#[tokio::test(start_paused = true)]
+async fn kind_that_is_not_served_does_not_keep_the_process_from_leading() {
+    let options = options(&[ONE, NO_WATCH_LIST]);
+    let (process, _) = process(&options, 404);
+    let gate = gate(&options, &process);
+    let began = Instant::now();
+    assert!(opens(&gate, &options).await);
+    assert!(began.elapsed() < Duration::from_secs(1), "the answer is a refusal: {:?}", began.elapsed());
+    assert_eq!(gate.readiness()(), Ok(()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn busy_api_server_delays_leading_by_one_second_at_most() {
     let options = options(&[ONE]);
