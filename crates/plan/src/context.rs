@@ -505,7 +505,7 @@ impl ReconcileError {
     /// An error caused by a failed write of a plan.
     #[must_use]
     pub fn from_write(write: &Write, error: &ApiError) -> Self {
-        Self::from_api_error(error, format!("{write}: {error}"))
+        Self::from_api_error(error, format!("{write}: {}", write.failure_text(error)))
     }
 
     /// The same error without a log line, for a retry that is expected.

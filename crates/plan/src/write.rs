@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use keleustes_objects::{ErrorReason, FullMeta, Key, Kind, ObjectMeta, Resource, ResourceVersion, Uid};
+use keleustes_objects::{
+    ApiError, ErrorReason, FullMeta, Key, Kind, ObjectMeta, Resource, ResourceVersion, Uid,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -561,6 +563,19 @@ impl<R> Write<R> {
             Action::Delete { .. } => "delete",
             Action::DeleteCollection { .. } => "deletecollection",
         }
+    }
+}
+
+impl Write {
+    /// What is logged and kept of a failure. The API server and its webhooks may quote the object that they refuse, so of a Secret
+    /// nothing that they say is.
+    #[must_use]
+    pub fn failure_text(&self, failure: &ApiError) -> String {
+        let resource = &self.target.resource;
+        if resource.plural == "secrets" && resource.group.is_empty() {
+            return format!("{:?} (message not kept, it may quote the Secret)", failure.reason);
+        }
+        failure.to_string()
     }
 }
 

@@ -268,7 +268,12 @@ impl Executor {
                 match write.on_failure {
                     OnFailure::ReturnOutcome => {}
                     OnFailure::LogOnly => {
-                        tracing::error!(controller = self.controller, %failure, "{write}: failed, will not be retried");
+                        let failure = write.failure_text(failure);
+                        tracing::error!(
+                            controller = self.controller,
+                            failure,
+                            "{write}: failed, will not be retried"
+                        );
                     }
                     OnFailure::StopAndRetry | OnFailure::ContinueAndRetry => {
                         // The first failure is the reason; the longest Retry-After is kept.

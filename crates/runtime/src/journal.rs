@@ -8,11 +8,11 @@
 //! The journal holds names, reasons and messages, never a request body. Messages about writes to Secrets are replaced
 //! by their reason, because a server or webhook may quote what it refuses.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{ApiError, Key, Resource};
+use keleustes_objects::{Key, Resource};
 use keleustes_plan::{EventType, Item, Outcome, PlannedEvent, ReconcileError, Write};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -151,7 +151,7 @@ impl Journal {
         let (code, error) = match outcome {
             Outcome::Done { .. } => (0, String::new()),
             Outcome::Unneeded => (1, String::new()),
-            Outcome::Failed(failure) => (2, kept_error(&write.target.resource, failure)),
+            Outcome::Failed(failure) => (2, write.failure_text(failure)),
             Outcome::NotSent => (3, String::new()),
         };
         let generated = match outcome {
@@ -256,6 +256,26 @@ impl Journal {
         found
     }
 
+    /// The errors of the latest failed reconciles of these items, by controller and item as logs show it. However many items there
+    /// are, the entries are read once: a page that updates itself asks for them, on the thread that drives all connections.
+    #[must_use]
+    pub fn latest_failures(&self, items: &BTreeSet<(String, String)>) -> BTreeMap<(String, String), String> {
+        let mut found = BTreeMap::new();
+        let mut next = self.0.ring.lock().chunks_end();
+        while found.len() < items.len() {
+            next = next.wrapping_sub(1);
+            let Some(chunk) = self.0.ring.lock().chunk(next).cloned() else { break };
+            for entry in decode_chunk(&chunk).into_iter().rev() {
+                let Decision::Failure { error, .. } = entry.decision else { continue };
+                let named = (entry.controller, entry.item);
+                if items.contains(&named) {
+                    found.entry(named).or_insert(error);
+                }
+            }
+        }
+        found
+    }
+
     /// How many bytes it occupies.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -315,14 +335,6 @@ impl Ring {
             self.drop_oldest();
         }
     }
-}
-
-/// What is kept of the error of a write.
-fn kept_error(resource: &Resource, failure: &ApiError) -> String {
-    if resource.plural == "secrets" && resource.group.is_empty() {
-        return format!("{:?} (message not kept, it may quote the Secret)", failure.reason);
-    }
-    failure.to_string()
 }
 
 /// A failed write to a Secret without what the server answered.

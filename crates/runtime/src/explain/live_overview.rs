@@ -9,9 +9,10 @@ use serde::Serialize;
 use super::Explainer;
 use super::diagnosis::{Finding, Weight};
 use super::explanation::ManagerState;
-use super::waiting::{failing_watches, held_back};
+use super::waiting::{LastErrors, failing_watches, held_back};
 use crate::inspection::Overview;
 use crate::loops::RunningLoop;
+use crate::queue::ItemState;
 
 /// How many items of each sort are looked at in one loop.
 const ITEMS_OF_A_LOOP_MAX: usize = 20;
@@ -58,11 +59,16 @@ impl Explainer {
     #[must_use]
     pub fn live_overview(&self, manager: &ManagerState, decisions_max: usize) -> LiveOverview {
         let overview = self.inspection.overview(&self.caches, decisions_max);
+        let running = self.inspection.running();
+        let states: Vec<_> =
+            running.iter().map(|a_loop| a_loop.queue.some_waiting(ITEMS_OF_A_LOOP_MAX)).collect();
+        let by_loop = || running.iter().map(|a_loop| &**a_loop).zip(states.iter().map(Vec::as_slice));
+        let errors = self.last_errors(by_loop());
         let (mut found, mut all) = (Vec::new(), 0);
-        for a_loop in self.inspection.running() {
+        for (a_loop, states) in by_loop() {
             let counts = a_loop.queue.counts();
             all += counts.waiting + counts.processing;
-            found.extend(self.waiting_of(&a_loop));
+            found.extend(self.waiting_of(a_loop, states, &errors));
         }
         found.sort_by_key(|(weight, _)| Reverse(*weight));
         found.truncate(WAITING_MAX);
@@ -74,7 +80,12 @@ impl Explainer {
         }
     }
 
-    fn waiting_of(&self, a_loop: &RunningLoop) -> Vec<(Weight, WaitingItem)> {
+    fn waiting_of(
+        &self,
+        a_loop: &RunningLoop,
+        states: &[ItemState],
+        errors: &LastErrors,
+    ) -> Vec<(Weight, WaitingItem)> {
         let mut found: Vec<_> =
             failing_watches(a_loop).into_iter().map(|finding| of(a_loop, None, finding)).collect();
         let held = a_loop.gate.held(ITEMS_OF_A_LOOP_MAX);
@@ -82,14 +93,14 @@ impl Explainer {
             let first = held_back(a_loop, item.key()).into_iter().next();
             found.extend(first.map(|finding| of(a_loop, Some(item), finding)));
         }
-        for state in a_loop.queue.some_waiting(ITEMS_OF_A_LOOP_MAX) {
+        for state in states {
             if held.contains(&state.item) {
                 continue;
             }
             // A periodic pass that is due later is not news; it is counted.
             let is_shown =
                 |finding: &Finding| a_loop.spec.keyed_by.is_some() || finding.weight > Weight::Passing;
-            let finding = self.queue_state(a_loop, &state, None).filter(is_shown);
+            let finding = self.queue_state(a_loop, state, None, errors).filter(is_shown);
             found.extend(finding.map(|finding| of(a_loop, Some(&state.item), finding)));
         }
         found

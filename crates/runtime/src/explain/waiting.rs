@@ -1,5 +1,6 @@
 //! What an item of a running loop waits for: the gate, its backoff, a rate limit, a delay, coalesced statuses.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,11 @@ use keleustes_plan::Item;
 use super::Explainer;
 use super::diagnosis::{Finding, Weight, duration};
 use crate::caches::Cache;
-use crate::journal::{Decision, JournalEntry};
 use crate::loops::RunningLoop;
 use crate::queue::ItemState;
+
+/// The errors of failing items, by controller and item as logs show it.
+pub(super) type LastErrors = BTreeMap<(String, String), String>;
 
 impl Explainer {
     /// What an item of a loop waits for, one line each. Empty on a standby.
@@ -46,8 +49,10 @@ impl Explainer {
             let text = format!("its status update is coalesced until {}", self.at(until));
             found.push(Finding { weight: Weight::Passing, text });
         }
-        for state in a_loop.queue.states(&|item| item.key() == key) {
-            found.extend(self.queue_state(a_loop, &state, held_until));
+        let states = a_loop.queue.states(&|item| item.key() == key);
+        let errors = self.last_errors([(a_loop, states.as_slice())]);
+        for state in &states {
+            found.extend(self.queue_state(a_loop, state, held_until, &errors));
         }
         found.extend(failing_watches(a_loop));
         found
@@ -58,10 +63,11 @@ impl Explainer {
         a_loop: &RunningLoop,
         state: &ItemState,
         status_held_until: Option<Duration>,
+        errors: &LastErrors,
     ) -> Option<Finding> {
         let now = self.clocks.monotonic();
         if state.failures > 0 {
-            let error = self.last_error(a_loop.controller, &state.item);
+            let error = errors.get(&(a_loop.controller.to_owned(), state.item.to_string())).cloned();
             let until = match state.due {
                 _ if state.processing_since.is_some() => match self.rate_limit_wait(a_loop, state) {
                     Some(wait) => format!("the next attempt is {wait}"),
@@ -106,17 +112,16 @@ impl Explainer {
         Some(format!("waiting for the rate limit since {since} ({whose})"))
     }
 
-    /// The error of the latest failed reconcile of an item.
-    fn last_error(&self, controller: &str, item: &Item) -> Option<String> {
-        let item = item.to_string();
-        let is_failure = |entry: &JournalEntry| {
-            entry.controller == controller
-                && entry.item == item
-                && matches!(entry.decision, Decision::Failure { .. })
-        };
-        let entry = self.inspection.journal().latest(1, is_failure).pop()?;
-        let Decision::Failure { error, .. } = entry.decision else { return None };
-        Some(error)
+    /// The errors of the latest failed reconciles of the items that fail.
+    pub(super) fn last_errors<'a>(
+        &self,
+        states: impl IntoIterator<Item = (&'a RunningLoop, &'a [ItemState])>,
+    ) -> LastErrors {
+        let failing = states.into_iter().flat_map(|(a_loop, states)| {
+            let failing = states.iter().filter(|state| state.failures > 0);
+            failing.map(|state| (a_loop.controller.to_owned(), state.item.to_string()))
+        });
+        self.inspection.journal().latest_failures(&failing.collect())
     }
 
     /// What the controllers whose items are named after an object wait for, except delays that are part of their work.

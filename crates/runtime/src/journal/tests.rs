@@ -1,6 +1,6 @@
 //! Entries are kept in order and within the limit, and contain no Secret data.
 
-use keleustes_objects::{ErrorReason, Namespace};
+use keleustes_objects::{ApiError, ErrorReason, Namespace};
 use keleustes_plan::InvolvedObject;
 use serde_json::json;
 
@@ -51,6 +51,33 @@ async fn entries_hold_time_controller_reason_and_outcome() {
     let first = &journal.latest(1, |entry| entry.resource == "replicasets.apps")[0];
     assert_eq!(first.unix_milliseconds, 1_767_225_600_123);
     assert_eq!((first.controller.as_str(), first.item.as_str()), ("replicaset-controller", "shop/web"));
+}
+
+#[tokio::test]
+async fn latest_failure_of_each_item_is_found() {
+    let journal = journal(BYTES_MAX_DEFAULT);
+    let named = |name: &str| -> Item { Key::namespaced("shop", name).into() };
+    let fail = |controller: &str, name: &str, error: &str| {
+        journal.record_failure(controller, &named(name), &ReconcileError::because(error), 1, false);
+    };
+    fail("job-controller", "web-0", "another controller's");
+    for error in ["first", "second"] {
+        (0..300).for_each(|n| fail("replicaset-controller", &format!("web-{n}"), &format!("{error} {n}")));
+    }
+    // What came later fills more than a chunk, and is no failure.
+    for _ in 0..2000 {
+        journal.record_write(
+            "replicaset-controller",
+            &named("web-0"),
+            &write(&SETS, "web"),
+            &Outcome::Unneeded,
+        );
+    }
+    let of = |name: &str| ("replicaset-controller".to_owned(), format!("shop/{name}"));
+    let wanted = (0..300).map(|n| of(&format!("web-{n}"))).chain([of("absent")]).collect();
+    let found = journal.latest_failures(&wanted);
+    assert_eq!(found.len(), 300);
+    assert_eq!((&*found[&of("web-0")], &*found[&of("web-299")]), ("second 0", "second 299"));
 }
 
 #[tokio::test]

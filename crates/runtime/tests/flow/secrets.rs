@@ -132,6 +132,10 @@ async fn data_of_secrets_is_in_no_log_line_journal_entry_or_reason() {
     wait(Duration::from_secs(2)).await;
     let outage = InjectedFault::status(500, "InternalError", "boom");
     cluster.faults.add(FaultRule::new(outage).writes(true).times(3));
+    // A webhook or a proxy may quote what it refuses.
+    let quoting = format!("admission webhook denied {{\"token\": \"{}\", {MARKER}}}", encoded(SIGNED));
+    let refusal = InjectedFault::status(403, "Forbidden", &quoting);
+    cluster.faults.add(FaultRule::new(refusal).resource("secrets").writes(true).skip(3).times(12));
     let _running = cluster.start_all(readers).await;
     wait(Duration::from_secs(25 * 3600)).await;
 
@@ -157,6 +161,7 @@ async fn data_of_secrets_is_in_no_log_line_journal_entry_or_reason() {
 
     let text = format!("{}\n{journal}\n{:?}", log.text(), cluster.events.lock());
     assert!(text.contains("without-token"), "the log is captured");
+    assert!(text.contains("message not kept"), "a write was refused");
     for marker in ["m4rk3r", &encoded(MARKER), &encoded(SIGNED)] {
         let line = text.lines().find(|line| line.contains(marker));
         assert_eq!(line, None, "{marker} is visible");
