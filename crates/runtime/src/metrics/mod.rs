@@ -151,6 +151,12 @@ impl Metrics {
         self.0.undecodable.with_label_values(&[&*resource.group, &*resource.plural]);
     }
 
+    /// Removes the count of a resource that is not served any more.
+    pub fn forget_undecodable(&self, resource: &Resource) {
+        // An error says that there is none.
+        let _ = self.0.undecodable.remove_label_values(&[&*resource.group, &*resource.plural]);
+    }
+
     /// Counts an object that could not be read.
     pub fn undecodable(&self, resource: &Resource) {
         self.0.undecodable.with_label_values(&[&*resource.group, &*resource.plural]).inc();

@@ -106,6 +106,11 @@ impl Monitor {
         self.stop.cancel();
     }
 
+    /// Whether it observes nothing any more.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
     /// Observes until the watch fails: deletions of objects that are deleted together with their
     /// CustomResourceDefinition must still be delivered.
     pub(super) fn retire(&self) {

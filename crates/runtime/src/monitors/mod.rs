@@ -256,6 +256,7 @@ impl Monitors {
         subscribers: &[Arc<Subscriber>],
         caches: &Caches,
     ) -> bool {
+        self.forget_stopped(wanted, caches);
         let mut monitors = self.monitors.lock();
         let known: BTreeSet<Resource> = monitors.keys().cloned().collect();
         for resource in known.difference(wanted) {
@@ -304,6 +305,18 @@ impl Monitors {
             [before, self.retired.lock().remove(resource)].iter().flatten().for_each(Monitor::stop);
         }
         known != *wanted
+    }
+
+    /// Frees the monitors of resources that are not served any more, and their metrics: custom kinds may come and go for years.
+    fn forget_stopped(&self, wanted: &BTreeSet<Resource>, caches: &Caches) {
+        self.retired.lock().retain(|resource, monitor| {
+            let same = |one: &Resource| (&one.group, &one.plural) == (&resource.group, &resource.plural);
+            if monitor.is_stopped() && !wanted.iter().any(same) && caches.unfiltered_cache(resource).is_none()
+            {
+                self.context.metrics.forget_undecodable(resource);
+            }
+            !monitor.is_stopped()
+        });
     }
 
     /// Starts the list and watch of a monitor that shares no cache.

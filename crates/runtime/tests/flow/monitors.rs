@@ -278,13 +278,18 @@ async fn resources_are_observed_while_they_are_served() {
     ));
     settle().await;
     assert_eq!(observer.take(), ["-widgets a/one", "-widgets a/two"]);
-    wait(Duration::from_secs(120)).await;
+    let series = "keleustes_undecodable_objects_total{group=\"example.org\",resource=\"widgets\"}";
+    assert!(cluster.metrics.text().contains(series));
+    // The open watch ends, and the next one is refused.
+    wait(Duration::from_secs(15 * 60)).await;
+    assert!(!cluster.metrics.text().contains(series), "custom kinds may come and go for years");
     cluster.server.clear_requests();
     wait(Duration::from_secs(120)).await;
     assert_eq!(cluster.reads("widgets", ""), 0, "no requests for a resource that is no longer served");
     define_widgets(&cluster).await;
     wait(Duration::from_secs(31)).await;
     assert_eq!(observer.take(), ["no widgets"], "it is observed again when it is served again");
+    assert!(cluster.metrics.text().contains(series));
 }
 
 /// Proves GC-21, GC-22, GC-103.
