@@ -141,7 +141,7 @@ pub fn flags_page() -> String {
          Generated from the list of flags in `crates/options`; a test keeps it up to date.\n\n\
          Flags are written `--name=value` or `--name value`, booleans `--name` or `--name=false`, and `_` in a name is\n\
          `-`. Lists are separated by commas and may be given repeatedly: the first use replaces the default, later ones\n\
-         append. `kube-controller-manager --help` also says which controllers are not there yet.\n",
+         append.\n",
     );
     for group in flags::groups() {
         page.push_str(&format!(
