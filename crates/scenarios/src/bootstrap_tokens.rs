@@ -42,6 +42,12 @@ pub(crate) async fn bootstrap_token_signs_cluster_info_until_it_expires(
     const TYPE: &str = "bootstrap.kubernetes.io/token";
     let (maps, secrets) = (cluster.api::<ConfigMap>("kube-public"), cluster.api::<Secret>("kube-system"));
     let info = json!({"metadata": {"name": "cluster-info"}, "data": {"kubeconfig": "apiVersion: v1\nkind: Config\n"}});
+    // A scenario that failed has left its objects behind.
+    cluster.delete_if_exists(&maps, "cluster-info").await?;
+    for id in ["07401b", "opaque", "expire"] {
+        cluster.delete_if_exists(&secrets, &format!("bootstrap-token-{id}")).await?;
+    }
+    cluster.compare_namespace("kube-public");
     cluster.create(&maps, info).await?;
     let mut vector = token("07401b", TYPE, "");
     vector["stringData"]["token-secret"] = json!("f395accd246ae52d");
@@ -50,6 +56,7 @@ pub(crate) async fn bootstrap_token_signs_cluster_info_until_it_expires(
     let signatures = signed_by(cluster, &maps, &["07401b"]).await?;
     let wanted = "eyJhbGciOiJIUzI1NiIsImtpZCI6IjA3NDAxYiJ9..V7vfbveur77TnlLQz-hsORPxM3IuWz8GI4hOaPAzkdk";
     ensure!(signatures["jws-kubeconfig-07401b"] == wanted, "another signature: {signatures:?}");
+    cluster.checkpoint("a token signs").await;
 
     // The clock of the cluster is in no response, but every new object has it.
     let namespace = cluster.namespace("clock").await?;
@@ -67,6 +74,7 @@ pub(crate) async fn bootstrap_token_signs_cluster_info_until_it_expires(
     let expired = async || Ok(secrets.get_opt("bootstrap-token-expire").await?.is_none().then_some(()));
     cluster.eventually("the deletion of the expired token", expired).await?;
     signed_by(cluster, &maps, &["07401b"]).await?;
+    cluster.checkpoint("a token has expired").await;
     for name in ["bootstrap-token-07401b", "bootstrap-token-opaque"] {
         ensure!(secrets.get_opt(name).await?.is_some(), "{name} is not touched");
     }

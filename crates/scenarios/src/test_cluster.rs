@@ -27,7 +27,7 @@ pub struct TestCluster {
     pub timeout: Duration,
     /// Starts managers of scenarios where there are no processes.
     start_manager: Option<StartManager>,
-    /// The namespaces that were created here.
+    /// The namespaces that are compared: those that were created here, and others by name.
     namespaces: Mutex<Vec<String>>,
     /// Receives the checkpoints of the scenario.
     observer: Mutex<Option<UnboundedSender<Checkpoint>>>,
@@ -122,7 +122,7 @@ impl TestCluster {
         receiver
     }
 
-    /// The namespaces that were created since `observe_checkpoints`.
+    /// The namespaces that are compared since `observe_checkpoints`.
     pub(crate) fn namespaces(&self) -> Vec<String> {
         lock(&self.namespaces).clone()
     }
@@ -197,6 +197,11 @@ impl TestCluster {
             namespaces.create(&PostParams::default(), &namespace).await.context("creating a namespace")?;
         lock(&self.namespaces).push(created.name_any());
         Ok(created.name_any())
+    }
+
+    /// Compares also a namespace of the cluster itself with that of another cluster.
+    pub(crate) fn compare_namespace(&self, name: &str) {
+        lock(&self.namespaces).push(name.to_owned());
     }
 
     /// Creates a namespace with this name prefix, and waits until pods can be created in it.

@@ -1,7 +1,7 @@
 //! The state of a cluster, line by line, without values that differ between any two clusters.
 //!
-//! It covers the namespaces that the scenario created, all objects in them, the cluster-scoped objects that appeared since
-//! the scenario began, the few that every manager keeps from its start on, and events.
+//! It covers the namespaces that the scenario created or names, all objects in them, the cluster-scoped objects that
+//! appeared since the scenario began, the few that every manager keeps from its start on, and events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
