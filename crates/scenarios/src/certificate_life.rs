@@ -62,30 +62,52 @@ async fn who(client: &Client) -> anyhow::Result<UserInfo> {
     review.status.and_then(|status| status.user_info).context("a review without user")
 }
 
-/// The bindings that kubeadm creates for kubelets, with names of this scenario.
-async fn bind_kubelets(cluster: &TestCluster, prefix: &str) -> anyhow::Result<Api<ClusterRoleBinding>> {
-    let bindings: Api<ClusterRoleBinding> = Api::all(cluster.admin.clone());
-    for (name, role, group) in [
-        ("bootstrap", "system:node-bootstrapper", "system:bootstrappers"),
-        (
-            "nodeclient",
-            "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
-            "system:bootstrappers",
-        ),
-        (
-            "selfnodeclient",
-            "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
-            "system:nodes",
-        ),
-    ] {
-        let binding = json!({
-            "metadata": {"name": format!("{prefix}-{name}")},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}],
-        });
-        cluster.create(&bindings, binding).await?;
-    }
-    Ok(bindings)
+/// The bindings that kubeadm creates for kubelets: name, role and group.
+const BINDINGS: [[&str; 3]; 3] = [
+    ["bootstrap", "system:node-bootstrapper", "system:bootstrappers"],
+    [
+        "nodeclient",
+        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+        "system:bootstrappers",
+    ],
+    [
+        "selfnodeclient",
+        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+        "system:nodes",
+    ],
+];
+
+/// Creates one of these bindings with a name of this scenario.
+async fn bind(
+    bindings: &Api<ClusterRoleBinding>,
+    prefix: &str,
+    [name, role, group]: [&str; 3],
+) -> anyhow::Result<()> {
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": format!("{prefix}-{name}")},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}],
+    }))?;
+    bindings.create(&PostParams::default(), &binding).await?;
+    Ok(())
+}
+
+/// A client with a bootstrap token.
+async fn bootstrapper(cluster: &TestCluster, id: &str) -> anyhow::Result<Client> {
+    let secrets = cluster.api::<Secret>("kube-system");
+    let (name, secret) = (format!("bootstrap-token-{id}"), "0123456789abcdef");
+    // A scenario that failed has left it behind.
+    cluster.delete_if_exists(&secrets, &name).await?;
+    let bootstrap = json!({
+        "metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token",
+        "stringData": {"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true"},
+    });
+    cluster.create(&secrets, bootstrap).await?;
+    let credentials = AuthInfo { token: Some(format!("{id}.{secret}").into()), ..AuthInfo::default() };
+    let client = client_with(cluster, credentials).await?;
+    let user = cluster.eventually("the token authenticates", async || Ok(who(&client).await.ok())).await?;
+    ensure!(user.username == Some(format!("system:bootstrap:{id}")), "{user:?}");
+    Ok(client)
 }
 
 async fn approval_message(fixture: &RequestFixture<'_>, name: &str) -> anyhow::Result<String> {
@@ -94,34 +116,31 @@ async fn approval_message(fixture: &RequestFixture<'_>, name: &str) -> anyhow::R
     Ok(approved.context("not approved")?.2)
 }
 
-/// Proves CSRA-13, CSRA-14, CSRA-17.
+/// Proves CSRA-13, CSRA-14, CSRA-17, CSRA-42.
 pub(crate) async fn kubelet_bootstraps_with_a_token_and_renews_its_certificate(
     cluster: &TestCluster,
 ) -> anyhow::Result<()> {
     let fixture = RequestFixture::begin(cluster).await?;
-    let bindings = bind_kubelets(cluster, &fixture.prefix).await?;
-    let secrets = cluster.api::<Secret>("kube-system");
-    let (id, secret) = ("kubele", "0123456789abcdef");
-    let bootstrap = json!({
-        "metadata": {"name": format!("bootstrap-token-{id}")}, "type": "bootstrap.kubernetes.io/token",
-        "stringData": {"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true"},
-    });
-    cluster.create(&secrets, bootstrap).await?;
-    let credentials = AuthInfo { token: Some(format!("{id}.{secret}").into()), ..AuthInfo::default() };
-    let bootstrapper = client_with(cluster, credentials).await?;
-    let user =
-        cluster.eventually("the token authenticates", async || Ok(who(&bootstrapper).await.ok())).await?;
-    ensure!(user.username.as_deref() == Some("system:bootstrap:kubele"), "{user:?}");
-
+    let bindings: Api<ClusterRoleBinding> = Api::all(cluster.admin.clone());
+    let [create, approve, renew] = BINDINGS;
+    bind(&bindings, &fixture.prefix, create).await?;
+    let bootstrapper = bootstrapper(cluster, "kubele").await?;
     let node = format!("system:node:{}", fixture.prefix);
     let first = KeyPair::generate()?;
     let pem = request_for(&first, &node, "system:nodes", &[])?;
     let created = async || {
-        // The authorizer learns of the bindings a moment later.
+        // The authorizer learns of the binding a moment later.
         let client = bootstrapper.clone();
         Ok(fixture.create_as(client, "first", KUBELET_CLIENT, &KUBELET_USAGES, pem.clone()).await.ok())
     };
     let name = cluster.eventually("the request of the bootstrapper", created).await?;
+    cluster.settle().await;
+    let conditions = fixture.conditions(&name).await?;
+    ensure!(conditions.is_empty(), "the requester has no role yet: {conditions:?}");
+    cluster.checkpoint("the request waits for a role of its requester").await;
+    for binding in [approve, renew] {
+        bind(&bindings, &fixture.prefix, binding).await?;
+    }
     let certificate = fixture.certificate(&name).await?;
     let message = approval_message(&fixture, &name).await?;
     ensure!(message == "Auto approving kubelet client certificate after SubjectAccessReview.", "{message}");
@@ -144,8 +163,8 @@ pub(crate) async fn kubelet_bootstraps_with_a_token_and_renews_its_certificate(
     ensure!(who(&renewed).await?.username.as_ref() == Some(&node));
     cluster.checkpoint("the certificate is renewed").await;
 
-    secrets.delete(&format!("bootstrap-token-{id}"), &DeleteParams::default()).await?;
-    for name in ["bootstrap", "nodeclient", "selfnodeclient"] {
+    cluster.delete_if_exists(&cluster.api::<Secret>("kube-system"), "bootstrap-token-kubele").await?;
+    for [name, ..] in BINDINGS {
         bindings.delete(&format!("{}-{name}", fixture.prefix), &DeleteParams::default()).await?;
     }
     fixture.clean_up().await
