@@ -67,6 +67,7 @@ pub(crate) async fn autoscaler_without_metrics_keeps_its_bounds(cluster: &TestCl
     let inactive = fixture.condition_becomes("ScalingActive", "False", "FailedGetResourceMetric").await?;
     let message = inactive["message"].as_str().unwrap_or_default();
     ensure!(message.contains("failed to get cpu utilization"), "{message}");
+    cluster.checkpoint("the minimum is reached").await;
     fixture.scale(7).await?;
     fixture.replicas_become(4).await?;
     Ok(())

@@ -465,6 +465,7 @@ pub(crate) async fn unused_legacy_token_is_invalidated_and_then_deleted(
     for name in ["used", "mounted", "manual"] {
         ensure!(!legacy.labels(name).await?.contains_key(INVALID_SINCE), "{name} is marked");
     }
+    cluster.checkpoint("the unused token is marked").await;
     let refused = async || Ok(processes.identify(&tokens["unused"]).await?.is_none().then_some(()));
     cluster.eventually("the invalid token is refused", refused).await?;
     // The attempt counts as a use, and the day of the mark has to pass: both dates are set back instead.

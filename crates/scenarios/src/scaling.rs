@@ -160,6 +160,7 @@ pub(crate) async fn deployment_follows_its_load_up_and_down(cluster: &TestCluste
     let status = fixture.status_becomes(3, "TooManyReplicas").await?;
     let metric = &status["currentMetrics"][0]["resource"];
     ensure!(metric["name"] == "cpu", "{status}");
+    cluster.checkpoint("three pods share the load").await;
     for pods in [2, 1] {
         fixture.pods_become(pods, 5).await?;
     }
