@@ -351,15 +351,20 @@ fn row(path: &str, first_column: &str) -> Vec<String> {
     line.trim_matches('|').split(" | ").map(|column| column.trim().to_owned()).collect()
 }
 
-/// The measured times of a handover, in docs/measurements.md, are the ones that other pages state.
+/// The measured times of a handover, in docs/measurements.md and docs/side-by-side.md, are the ones that other pages state.
 #[test]
 fn stated_failover_times_are_the_measured_ones() {
     let measured = row("docs/measurements.md", "SIGTERM");
+    // The columns: phase, quantity, ours, the original.
+    let with_many_pods = row("docs/side-by-side.md", "SIGTERM");
     let original = measured[2].split(" (").next().unwrap_or_default();
     let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("the file exists");
     for page in ["README.md", "docs/operating.md"] {
         let text = read(page);
         assert!(text.contains(&measured[1]) && text.contains(original), "{page} states other times");
+        for time in &with_many_pods[2..4] {
+            assert!(text.contains(&format!(" {time}")), "{page} does not state {time} with 20,000 pods");
+        }
     }
     assert!(read("crates/manager/src/playground/demo.rs").contains(original), "the demo states another time");
 }

@@ -21,7 +21,7 @@ const HEADLINE: [(&str, &str, Measure, &str); 6] = [
     ("idle", "half a minute", Measure::Resident, "memory of an idle manager"),
     ("pods", "create", Measure::ManagerCpu, "CPU time to create 20,000 pods"),
     ("pods", "start cold", Measure::FirstWrite, "first useful write after a cold start"),
-    ("failover", "SIGTERM", Measure::FirstWrite, "failover after SIGTERM of the leader"),
+    ("pods", "SIGTERM", Measure::FirstWrite, "failover with 20,000 pods after SIGTERM"),
     ("idle", "half a minute", Measure::Program, "size of the program"),
 ];
 
