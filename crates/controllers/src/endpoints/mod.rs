@@ -17,7 +17,7 @@ use std::time::Duration;
 use keleustes_objects::{Endpoints, Key, Pod, PodParts, Service};
 use keleustes_plan::{Controller, Grant, Loop, Memory, QueueItem};
 
-use crate::service_endpoints::{PodChange, TriggerTime};
+use crate::service_endpoints::{Debounce, PodChange, TriggerTime};
 use reconcile::EndpointsReconciler;
 
 /// The options of the controller.
@@ -59,26 +59,38 @@ pub fn controller(options: &EndpointsOptions) -> Controller {
 
 fn the_loop(options: &EndpointsOptions) -> Loop {
     let memory = Memory::<EndpointsMemory>::default();
-    let (trigger_times, batch_period) = (memory.clone(), options.updates_batch_period);
+    let batch_period = options.updates_batch_period;
+    let (of_services, of_pods, of_endpoints) = (memory.clone(), memory.clone(), memory.clone());
     // Not keyed by the Service: the Endpoints of a recreated Service have the same name, so the cache must have observed
     // what was written for the earlier one.
     Loop::reconciling("endpoint", EndpointsReconciler::new(memory))
         .workers(options.workers)
         .max_retries(RETRIES_MAX)
-        .enqueue_on::<Service>(|change, _, queue| queue.add(&change.latest().meta.key))
+        .enqueue_on::<Service>(move |change, _, queue| {
+            let key = &change.latest().meta.key;
+            of_services.with(|memory| memory.cancel_debounce(key));
+            queue.add(key);
+        })
         .reads_pod_parts(PodParts::ENDPOINTS)
         .enqueue_on::<Pod>(move |change, view, queue| {
             let Some(pod_change) = PodChange::of(change) else { return };
+            let now = view.now().monotonic;
             let services = view.in_namespace::<Service>(&change.latest().meta.key.namespace);
             for service in services.filter(|service| pod_change.affects(service)) {
                 let at = pod_change.trigger_time(service);
-                trigger_times.with(|memory| memory.of(&service.meta.key).pod_changed(at));
-                queue.add_after(&service.meta.key, batch_period);
+                let held_back = of_pods.with(|memory| {
+                    let state = memory.of(&service.meta.key);
+                    state.trigger_time.pod_changed(at);
+                    state.debounce.remaining(now)
+                });
+                queue.add_after(&service.meta.key, held_back.max(batch_period));
             }
         })
-        .enqueue_on::<Endpoints>(|change, _, queue| {
+        .enqueue_on::<Endpoints>(move |change, _, queue| {
+            let key = &change.latest().meta.key;
             if change.is_deletion() {
-                queue.add(&change.latest().meta.key);
+                of_endpoints.with(|memory| memory.cancel_debounce(key));
+                queue.add(key);
             }
         })
         .initial_item(Leftovers)
@@ -98,12 +110,30 @@ impl QueueItem for Leftovers {
 /// has the Service's creation as trigger time, as in the original.
 #[derive(Clone, Default)]
 struct EndpointsMemory {
-    services: BTreeMap<Key, TriggerTime>,
+    services: BTreeMap<Key, ServiceState>,
+}
+
+/// The state of one Service.
+#[derive(Clone, Default)]
+struct ServiceState {
+    trigger_time: TriggerTime,
+    /// In this interval after a write of its Endpoints, changes of its pods are held back.
+    debounce: Debounce,
 }
 
 impl EndpointsMemory {
-    fn of(&mut self, service: &Key) -> &mut TriggerTime {
+    fn of(&mut self, service: &Key) -> &mut ServiceState {
         self.services.entry(service.clone()).or_default()
+    }
+
+    fn debounce_remaining(&self, service: &Key, now: Duration) -> Duration {
+        self.services.get(service).map_or(Duration::ZERO, |state| state.debounce.remaining(now))
+    }
+
+    fn cancel_debounce(&mut self, service: &Key) {
+        if let Some(state) = self.services.get_mut(service) {
+            state.debounce.cancel();
+        }
     }
 
     fn forget(&mut self, service: &Key) {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use keleustes_objects::{Endpoints, ErrorReason, FullMeta as _, Key, Pod, Service};
-use keleustes_plan::{Context, Memory, ObjectOr, Plan, ReconcileError, Reconciler, Requeue, View, Write};
+use keleustes_plan::{
+    Context, Delay, Memory, ObjectOr, Plan, ReconcileError, Reconciler, Requeue, View, Write,
+};
 
 use super::desired::Desired;
 use super::{EndpointsMemory, Leftovers};
@@ -27,13 +29,17 @@ impl Reconciler<ObjectOr<Leftovers>> for EndpointsReconciler {
         cx: &mut Context<'_>,
         item: &ObjectOr<Leftovers>,
     ) -> Result<Requeue, ReconcileError> {
-        match item {
-            ObjectOr::Object(key) => self.sync(cx, key).await?,
-            ObjectOr::Other(Leftovers) => {
-                cx.gather(leftovers).into_iter().for_each(|key| cx.enqueue(key));
-            }
+        let ObjectOr::Object(key) = item else {
+            cx.gather(leftovers).into_iter().for_each(|key| cx.enqueue(key));
+            return Ok(Requeue::Forget);
+        };
+        // A pod that changed during the previous reconcile was enqueued before its debounce interval started.
+        let now = cx.gather(|view| view.now().monotonic);
+        let held_back = self.memory.with(|memory| memory.debounce_remaining(key, now));
+        if !held_back.is_zero() {
+            return Ok(Requeue::KeepBackoff(Delay::of(held_back, "more changes of its pods")));
         }
-        Ok(Requeue::Forget)
+        self.sync(cx, key).await.map(|()| Requeue::Forget)
     }
 }
 
@@ -59,11 +65,13 @@ impl EndpointsReconciler {
         let Some(selector) = pod_selector(service) else { return Gathered::Decided(Plan::none()) };
         let pods: Vec<_> = selected_pods(view, &key.namespace, selector).cloned().collect();
         let selected = pods.iter().map(|pod| -> &Pod { pod });
-        let trigger_time = self.memory.with(|memory| memory.of(key).begin_sync(service, selected));
+        let trigger_time =
+            self.memory.with(|memory| memory.of(key).trigger_time.begin_sync(service, selected));
         let desired = Desired::of(service, &pods);
         if current.is_some_and(|current| desired.is_satisfied_by(current, service)) {
             return Gathered::Decided(Plan::none());
         }
+        self.memory.with(|memory| memory.of(key).debounce.start(view.now().monotonic, 1));
         Gathered::Decided(Plan::of(desired.write(service, current.map(|current| &**current), trigger_time)))
     }
 }

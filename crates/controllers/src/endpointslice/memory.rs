@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use keleustes_objects::{EndpointSlice, InternedStr, Key, Pod, Service, Time, Uid};
-use keleustes_rate::GrowingInterval;
 
 use super::zones::{HintsPerZone, ZoneCpuRatios};
-use crate::service_endpoints::{AddressType, OwnWrite, PendingWrites, Totals, TriggerTime};
+use crate::service_endpoints::{AddressType, Debounce, OwnWrite, PendingWrites, Totals, TriggerTime};
 
 /// The state that the controller keeps in the process. A new process starts without it, with these effects,
 /// all of which upstream has, too: the trigger time of the first write for a Service is the Service's
@@ -27,7 +26,7 @@ pub(super) struct EndpointSliceMemory {
 struct ServiceState {
     trigger_time: TriggerTime,
     /// In this interval after a write of its slices, changes of its pods are debounced.
-    debounce: GrowingInterval,
+    debounce: Debounce,
     /// Writes of its slices that the cache has not shown yet.
     pending_writes: PendingWrites,
     totals: Totals,
@@ -72,22 +71,9 @@ impl EndpointSliceMemory {
         state.trigger_time.begin_sync(service, selected_pods)
     }
 
-    /// Starts a debounce interval for changes of a Service's pods. If the previous interval ended less than
-    /// its own length ago, the new interval is at least twice as long, up to `at_most`.
-    pub(super) fn start_debounce(
-        &mut self,
-        service: &Key,
-        now: Duration,
-        at_first: Duration,
-        at_most: Duration,
-    ) {
-        let debounce = &mut self.state_of(service).debounce;
-        if debounce.remaining(now).is_zero() {
-            debounce.start(now, at_first, at_most);
-        } else {
-            // A second write within one reconcile.
-            debounce.extend(now, at_first);
-        }
+    /// Starts a debounce interval for changes of a Service's pods.
+    pub(super) fn start_debounce(&mut self, service: &Key, now: Duration, slices: usize) {
+        self.state_of(service).debounce.start(now, slices);
     }
 
     /// Ends the debounce interval of a Service.

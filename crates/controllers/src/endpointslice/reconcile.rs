@@ -17,15 +17,6 @@ use super::writes::{SliceWriter, delete_unsupported_type};
 use super::{EndpointSliceOptions, Zones, metrics, topology};
 use crate::service_endpoints::{AddressType, SliceWrite, SliceWriteError, WrittenSlice};
 
-/// The debounce interval for changes of pods, per slice that a reconcile writes. Every write goes to every
-/// node of the cluster, and pods of a large Service change faster than single writes could report. The first
-/// change after a quiet period is written at once.
-const DEBOUNCE_PER_SLICE: Duration = Duration::from_millis(100);
-/// The maximum of the first debounce interval, however many slices a reconcile writes.
-const DEBOUNCE_FIRST_MAX: Duration = Duration::from_millis(500);
-/// The maximum debounce interval while changes continue. kube-proxy syncs at most once a second by default.
-const DEBOUNCE_MAX: Duration = Duration::from_secs(1);
-
 /// Reconciles Services, and the zones of the cluster.
 pub(super) struct EndpointSliceReconciler {
     memory: Memory<EndpointSliceMemory>,
@@ -215,10 +206,7 @@ impl EndpointSliceReconciler {
 
     fn start_debounce(&self, cx: &Context<'_>, service: &Key, slices: usize) {
         let now = cx.gather(|view| view.now().monotonic);
-        let at_first = DEBOUNCE_PER_SLICE
-            .saturating_mul(u32::try_from(slices).unwrap_or(u32::MAX))
-            .min(DEBOUNCE_FIRST_MAX);
-        self.memory.with(|memory| memory.start_debounce(service, now, at_first, DEBOUNCE_MAX));
+        self.memory.with(|memory| memory.start_debounce(service, now, slices));
     }
 
     /// Sends a write and remembers it until the cache shows it.

@@ -5,6 +5,7 @@
 //! Endpoints and EndpointSlices of the same Service agree.
 
 mod address_type;
+mod debounce;
 mod identity;
 mod own_writes;
 mod pod_change;
@@ -17,6 +18,7 @@ mod totals;
 mod trigger_time;
 
 pub(crate) use address_type::AddressType;
+pub(crate) use debounce::Debounce;
 pub(crate) use identity::{EndpointIdentity, is_same};
 pub(crate) use own_writes::{OwnWrite, PendingWrites, is_observed};
 pub(crate) use pod_change::{PodChange, selects};

@@ -155,6 +155,37 @@ fn batch_period_delays_only_changes_of_pods() {
     assert_eq!(delays(Duration::from_millis(500)), [500, 500, 0]);
 }
 
+/// Every write of Endpoints is sent to all who watch them.
+///
+/// Proves EP-6.
+#[test]
+fn pod_changes_are_debounced_after_a_write() {
+    let mut cluster = TestCluster::with_service(json!({}));
+    cluster.pods(0..2);
+    let delay = |cluster: &TestCluster| {
+        let mut enqueue = Effects::default();
+        let added = Change::added(Arc::new(serde_json::from_value::<Pod>(pod("new", "10.0.0.9")).unwrap()));
+        let (kind, change) = (KindEntry::of::<Pod>(), added.into());
+        let watches = cluster.a_loop.watches.iter().filter(|watch| watch.kind == kind);
+        watches.for_each(|watch| watch.enqueue(&change, &cluster.rehearsal.view(), &mut enqueue));
+        enqueue.into_items().first().map(|(_, delay)| delay.unwrap_or_default().as_millis())
+    };
+    assert_eq!(delay(&cluster), Some(0), "the first change is handled at once");
+    cluster.write();
+    assert_eq!(delay(&cluster), Some(100));
+    // A pod that changed while the write was sent, too.
+    cluster.pods(2..3);
+    assert_eq!(cluster.sync_now(), "requeue with kept backoff after 100ms\n");
+    cluster.rehearsal.advance_clock(Duration::from_millis(60));
+    assert_eq!(delay(&cluster), Some(40));
+    // A change of the Service, or the loss of its Endpoints, does not wait.
+    cluster.service(service(json!({"publishNotReadyAddresses": true})));
+    assert!(cluster.sync_now().starts_with("put "));
+    cluster.no_endpoints();
+    assert!(cluster.sync_now().starts_with("create "));
+    assert_eq!(delay(&cluster), Some(100), "its intervals start small again");
+}
+
 /// Proves EP-16, EP-70, EP-71.
 #[test]
 fn leftover_endpoints_are_enqueued_at_start_except_locks() {

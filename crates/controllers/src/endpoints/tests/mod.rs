@@ -4,6 +4,8 @@ mod enqueue;
 mod subsets;
 mod writes;
 
+use std::time::Duration;
+
 use keleustes_objects::{ApiError, Endpoints, ErrorReason, Key, Pod, Service};
 use keleustes_plan::Loop;
 use keleustes_plan::rehearsal::RehearsalCluster;
@@ -70,11 +72,18 @@ impl TestCluster {
         self
     }
 
+    /// Reconciles two seconds later, when no debounce interval is active.
     fn sync(&mut self) -> String {
+        self.rehearsal.advance_clock(Duration::from_secs(2));
+        self.sync_now()
+    }
+
+    fn sync_now(&mut self) -> String {
         self.rehearsal.reconcile(&self.a_loop, web())
     }
 
     fn outline(&mut self) -> String {
+        self.rehearsal.advance_clock(Duration::from_secs(2));
         self.rehearsal.outline(&self.a_loop, web())
     }
 
