@@ -33,6 +33,7 @@
 //! | `user_storage` | user actions on claims that a CSI driver provisions |
 //! | `user_volumes` | user actions on claims, volumes and the pods that use them |
 //! | [`storm`] | runs one schedule |
+//! | `host_files` | the host of the managers, on which the binder removes directories of volumes |
 //! | [`log_capture`] | adds the managers' log lines to the transcript |
 //! | [`soak`] | runs many seeds on all cores |
 //! | [`shrink`] | reduces a failing schedule to the actions it needs to fail |
@@ -53,6 +54,7 @@ mod generate_devices;
 mod generate_gated;
 mod generate_reports;
 mod generate_storage;
+mod host_files;
 pub mod log_capture;
 pub mod mutants;
 pub mod network;

@@ -246,8 +246,10 @@ pub struct LiveRead<'a> {
     pub process_instance: u32,
     /// The component that sent it.
     pub component: &'a str,
-    /// The object.
-    pub found: &'a Value,
+    /// What it was about.
+    pub request: &'a RequestInfo,
+    /// The object, if there is one.
+    pub found: Option<&'a Value>,
 }
 
 fn is_manager(party: &str) -> bool {
@@ -422,18 +424,33 @@ impl Recorder {
 
     /// Reports a live read by a manager to the checkers.
     pub(crate) fn on_live_read(&self, server: &ApiServer, sent: &SentRequest<'_>) {
-        if sent.request.watch || !is_manager(&sent.party) {
+        if sent.request.watch || sent.request.name.is_empty() || !is_manager(&sent.party) {
             return;
         }
-        let Some(found) = stored_object(server, sent.request) else { return };
+        let found = stored_object(server, sent.request);
         let at = self.began.elapsed();
         let read = LiveRead {
             at,
             process_instance: sent.process_instance,
             component: &sent.component,
-            found: &found,
+            request: sent.request,
+            found: found.as_deref(),
         };
         self.state.lock().checkers.iter_mut().for_each(|checker| checker.on_live_read(&read));
+    }
+
+    /// Reports a directory that the binder removes from the host of a manager.
+    pub(crate) fn on_removed_directory(&self, server: &ApiServer, path: &str) {
+        self.record(format_args!("a manager removes {path}"));
+        let mut state = self.state.lock();
+        let checkers = state.checkers.iter_mut();
+        let found = checkers.filter_map(|checker| {
+            let why = checker.on_removed_directory(path, server).err()?;
+            Some(format!("{}: {why}", checker.name()))
+        });
+        let found: Vec<_> = found.collect();
+        drop(state);
+        found.iter().for_each(|violation| self.report_violation(violation));
     }
 
     /// Reports a jump of a manager's wall clock to the checkers.

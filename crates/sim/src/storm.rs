@@ -11,18 +11,18 @@ use keleustes_apiserver::{ApiServer, MetricsSource, User, clock};
 use keleustes_controllers::certificatesigningrequest_signing::{
     BuiltInSigner, CertificateSigningRequestSigningOptions,
 };
-use keleustes_controllers::persistentvolume_binder::HostFiles;
 use keleustes_controllers::{ControllersOptions, all_controllers, certificates};
 use keleustes_hollow::{Hollow, HollowHandle, StorageDriver, StorageDriverHandle};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::actions::{Action, Party, Schedule, TimedAction, UserAction, node};
 use crate::checks;
+use crate::host_files::SimulatedHostFiles;
 use crate::network::{Network, SimulatedTransport};
 use crate::process::{ControllerFactory, ManagerOptions, Process};
 use crate::recorder::{LeaseHolder, Recorder};
 use crate::user::SimulatedUser;
-use crate::{log_capture, panics, signer, user_storage};
+use crate::{host_files, log_capture, panics, signer, user_storage};
 
 /// The start time of every simulated cluster: 2026-01-01T00:00:00Z.
 pub const START_NANOSECONDS: i64 = 1_767_225_600_000_000_000;
@@ -131,28 +131,10 @@ pub fn controller_options() -> ControllersOptions {
     options.podgroup_protection.enable_generic_workload = true;
     options.storageversion_garbage_collector = true;
     options.resourcepoolstatusrequest.enabled = true;
-    options.persistentvolume_binder.host_files = Some(Arc::new(NoHostFiles));
+    options.persistentvolume_binder.host_files = Some(Arc::new(SimulatedHostFiles));
     options.root_ca_certificate_publisher.ca = "the CA".into();
     options.kube_apiserver_serving_clustertrustbundle_publisher = checks::trust_bundles::publisher_options();
     options
-}
-
-/// A host without files: what a storm checks is which volumes the binder deletes.
-struct NoHostFiles;
-
-impl HostFiles for NoHostFiles {
-    fn create_directory(&self, _path: &str) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn remove_all(&self, _path: &str) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn new_uuid(&self) -> String {
-        // Nothing is provisioned on the host in a storm.
-        "00000000-0000-4000-8000-000000000000".to_owned()
-    }
 }
 
 fn certificate_signing() -> CertificateSigningRequestSigningOptions {
@@ -196,6 +178,7 @@ impl<'a> SimulatedCluster<'a> {
     async fn play(schedule: &'a Schedule, options: &StormOptions) -> Report {
         let began = Instant::now();
         let cluster = Self::new(schedule, options);
+        let _removals = host_files::observe(&cluster.recorder, &cluster.server);
         let _capture = options.transcript.then(|| log_capture::capture(&cluster.recorder));
         for timed in &schedule.actions {
             sleep_until(began + Duration::from_millis(timed.at_ms)).await;

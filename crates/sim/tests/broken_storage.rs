@@ -8,8 +8,8 @@ use std::sync::Arc;
 use broken_storms::{EVERYTHING, controller_of, expect_no_violation, expect_violation, play_with};
 use keleustes_controllers::{persistentvolume_binder, resourceclaim};
 use keleustes_objects::{
-    DeviceTaintRule, Key, Kind, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceClaim,
-    StorageVersionMigration, VolumeAttachment, VolumeAttributesClass,
+    DeviceTaintRule, Key, Kind, Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSource, Pod,
+    ResourceClaim, StorageVersionMigration, VolumeAttachment, VolumeAttributesClass,
 };
 use keleustes_plan::{
     AnyReconciler, BoxFuture, Context, Controller, Item, Loop, PatchKind, Plan, ReconcileError, Requeue,
@@ -95,6 +95,27 @@ fn binder_of_claims_alone() -> Controller {
 fn claim_that_is_bound_without_its_volume_is_caught() {
     let report = play_with(&volumes(&bound_pair()), binder_of_claims_alone);
     expect_violation(&report, "becomes Bound to PersistentVolume /default-oar, which is not its");
+}
+
+/// Declares every bound claim Lost.
+fn loser_of_volumes() -> Controller {
+    let decide = |_: &View<'_>, claim: &Arc<PersistentVolumeClaim>| {
+        if claim.phase != "Bound" {
+            return Plan::none();
+        }
+        Plan::of(patch(&**claim, "status", json!({"status": {"phase": "Lost"}})))
+    };
+    controller_of("loser-of-volumes", "persistent-volume-binder", |a_loop| a_loop, decide)
+}
+
+#[test]
+fn claim_that_is_lost_although_its_volume_is_there_is_caught() {
+    let actions = volumes(&bound_pair());
+    let words = "PersistentVolumeClaim default/oar becomes Lost, and PersistentVolume /default-oar is its";
+    expect_violation(&play_with(&actions, loser_of_volumes), words);
+    // A claim whose volume is gone is Lost.
+    let changes = [(2_000, VolumeChange::CreateClaim), (4_000, VolumeChange::BindClaim)];
+    expect_no_violation(&volumes(&changes));
 }
 
 /// Frees every bound volume.
@@ -186,6 +207,60 @@ fn released_host_path_that_is_deleted_although_retained_or_not_reclaimed_is_caug
     expect_violation(&report, "PersistentVolume /default-oar-host is released and not deleted");
     let report = play_with(&released_host_path(ReclaimPolicy::Recycle), binder_without_recycler);
     expect_violation(&report, "PersistentVolume /default-oar-host is released and not recycled");
+}
+
+/// Removes the directories of all volumes in a phase, whatever their reclaim policy.
+fn remover_of_directories(phase: &'static str) -> Controller {
+    let files = controller_options().persistentvolume_binder.host_files.expect("storms have a host");
+    let decide = move |view: &View<'_>, item: &Key| {
+        let volume = view.get::<PersistentVolume>(item).filter(|volume| volume.phase == phase);
+        if let Some(PersistentVolumeSource::HostPath { path }) = volume.map(|volume| &volume.spec.source) {
+            files.remove_all(path).expect("it can be removed");
+        }
+        Plan::none()
+    };
+    let a_loop = Loop::deciding("remover", decide)
+        .enqueue_on::<PersistentVolume>(|change, _, queue| queue.add(&change.latest().meta.key));
+    Controller::new("remover")
+        .service_account("persistent-volume-binder")
+        .may_write(EVERYTHING)
+        .with_loop(a_loop)
+}
+
+/// Creates recycler pods for all volumes in a phase, whatever their reclaim policy.
+fn hasty_recycler(phase: &'static str) -> Controller {
+    let decide = move |view: &View<'_>, item: &Key| {
+        let volume = view.get::<PersistentVolume>(item).filter(|volume| volume.phase == phase);
+        let Some(volume) = volume else { return Plan::none() };
+        let name = format!("recycler-for-{}", volume.meta.key.name);
+        let containers = json!([{"name": "recycler", "image": "any:0"}]);
+        let body = json!({"metadata": {"namespace": "default", "name": name},
+            "spec": {"restartPolicy": "Never", "containers": containers}});
+        Plan::of(Write::create::<Pod>(Key::namespaced("default", name), body).because("broken on purpose"))
+    };
+    let a_loop = Loop::deciding("recycler", decide)
+        .enqueue_on::<PersistentVolume>(|change, _, queue| queue.add(&change.latest().meta.key));
+    Controller::new("recycler")
+        .service_account("persistent-volume-binder")
+        .may_write(EVERYTHING)
+        .with_loop(a_loop)
+}
+
+#[test]
+fn destroyed_data_of_a_volume_that_is_retained_or_in_use_is_caught() {
+    let data = "the data of PersistentVolume /default-oar-host is destroyed, ";
+    let (released, bound) = (|| remover_of_directories("Released"), || remover_of_directories("Bound"));
+    let report = play_with(&released_host_path(ReclaimPolicy::Retain), released);
+    expect_violation(&report, &format!("{data}whose reclaim policy is Retain"));
+    let report = play_with(&released_host_path(ReclaimPolicy::Recycle), released);
+    expect_violation(&report, &format!("{data}whose reclaim policy is Recycle"));
+    let report = play_with(&released_host_path(ReclaimPolicy::Delete), bound);
+    expect_violation(&report, &format!("{data}which PersistentVolumeClaim default/oar uses"));
+    let (released, bound) = (|| hasty_recycler("Released"), || hasty_recycler("Bound"));
+    let report = play_with(&released_host_path(ReclaimPolicy::Retain), released);
+    expect_violation(&report, &format!("{data}whose reclaim policy is Retain"));
+    let report = play_with(&released_host_path(ReclaimPolicy::Recycle), bound);
+    expect_violation(&report, &format!("{data}which PersistentVolumeClaim default/oar uses"));
 }
 
 /// Removes the finalizers of every deleted claim at once.

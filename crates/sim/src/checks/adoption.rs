@@ -26,8 +26,8 @@ impl Checker for Adoption {
     }
 
     fn on_live_read(&mut self, read: &LiveRead<'_>) {
-        if !is_terminating(read.found) {
-            let key = (read.process_instance, read.component.to_owned(), uid(read.found).to_owned());
+        if let Some(found) = read.found.filter(|found| !is_terminating(found)) {
+            let key = (read.process_instance, read.component.to_owned(), uid(found).to_owned());
             self.live_reads.insert(key, read.at);
         }
     }

@@ -24,6 +24,7 @@ pub mod garbage;
 pub mod job;
 pub mod lease;
 pub mod legacy_tokens;
+mod live_volumes;
 pub mod migrations;
 pub mod namespace;
 pub mod namespace_defaults;
@@ -51,6 +52,7 @@ pub mod ttl_after_finished;
 pub mod uid_preconditions;
 pub mod unchanged_writes;
 pub mod volume_binding;
+pub mod volume_data;
 pub mod volume_events;
 pub mod volume_protection;
 pub mod write_rate;
@@ -78,7 +80,15 @@ pub trait Checker: Send {
         Ok(())
     }
 
-    /// A manager has read one object live.
+    /// A manager has removed a directory of its host.
+    ///
+    /// # Errors
+    /// The violation.
+    fn on_removed_directory(&mut self, _path: &str, _server: &ApiServer) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// A manager has read one object live, or has learned that there is none.
     fn on_live_read(&mut self, _look: &LiveRead<'_>) {}
 
     /// The wall clock of a manager jumps.
@@ -147,7 +157,8 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(certificates::Certificates),
         Box::new(legacy_tokens::LegacyTokens),
         Box::new(attachments::Attachments::default()),
-        Box::new(volume_binding::VolumeBinding),
+        Box::new(volume_binding::VolumeBinding::default()),
+        Box::new(volume_data::VolumeData::default()),
         Box::new(volume_protection::VolumeProtection::default()),
         Box::new(volume_protection::AttributesClassProtection::default()),
         Box::new(migrations::Migrations::default()),

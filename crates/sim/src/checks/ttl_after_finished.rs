@@ -45,9 +45,9 @@ impl Checker for FinishedJobs {
     }
 
     fn on_live_read(&mut self, read: &LiveRead<'_>) {
-        if read.component == COMPONENT && read.found["kind"] == "Job" {
-            let key = (read.process_instance, uid(read.found).to_owned());
-            self.read.insert(key, LiveJob { expires_at: expires_at(read.found) });
+        if let Some(job) = read.found.filter(|found| read.component == COMPONENT && found["kind"] == "Job") {
+            let key = (read.process_instance, uid(job).to_owned());
+            self.read.insert(key, LiveJob { expires_at: expires_at(job) });
         }
     }
 
@@ -124,7 +124,8 @@ mod tests {
                 at: Duration::from_secs(1),
                 process_instance: 1,
                 component: COMPONENT,
-                found: read,
+                request: &deletion(0, read).request,
+                found: Some(read),
             });
             checker.on_write(&deletion(at_seconds, &job(&json!({}), "True")), &server)
         };

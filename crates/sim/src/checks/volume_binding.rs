@@ -1,5 +1,5 @@
-//! A claim that the manager binds and its volume point at each other, the manager separates no such pair, and it deletes no
-//! volume that is to be retained. In the end every bound claim has its volume and every bound volume its claim, no claim
+//! A claim that the manager binds and its volume point at each other, the manager separates no such pair, declares no claim
+//! Lost whose volume it has, and deletes no volume that is to be retained. In the end every bound claim has its volume and every bound volume its claim, no claim
 //! waits for a volume that is free or that its driver provisions, and released volumes are deleted or recycled.
 
 use http::Method;
@@ -7,12 +7,16 @@ use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
+use super::live_volumes::LiveVolumes;
 use super::objects::{describe, is_terminating};
-use crate::recorder::{ObservedWrite, text};
+use crate::recorder::{LiveRead, ObservedWrite, text};
 use crate::user_storage::DRIVER;
 
 /// Compares claims with their volumes.
-pub struct VolumeBinding;
+#[derive(Default)]
+pub struct VolumeBinding {
+    volumes: LiveVolumes,
+}
 
 fn phase(object: &Value) -> &str {
     text(object, "/status/phase")
@@ -56,6 +60,24 @@ fn check_bound(before: &Value, after: &Value, server: &ApiServer) -> Result<(), 
         }
         _ => Ok(()),
     }
+}
+
+/// A claim becomes Lost only if a live read of its volume has shown that it is not the claim's any more. The volume may be
+/// the claim's again by now.
+fn check_lost(write: &ObservedWrite, volumes: &LiveVolumes, server: &ApiServer) -> Result<(), String> {
+    let (Some(before), Some(after)) = (&write.before, &write.after) else { return Ok(()) };
+    if phase(before) == "Lost" || phase(after) != "Lost" {
+        return Ok(());
+    }
+    let name = text(after, "/spec/volumeName");
+    let volume = server.object("persistentvolumes", "", name);
+    let Some(volume) = volume.filter(|volume| is_claimed_by(volume, after)) else { return Ok(()) };
+    let read = volumes.read_before(write, name);
+    let was_absent_or_foreign = read.is_some_and(|read| read.is_none_or(|read| !is_claimed_by(read, after)));
+    if was_absent_or_foreign {
+        return Ok(());
+    }
+    Err(format!("{} becomes Lost, and {} is its", describe(after), describe(&volume)))
 }
 
 /// A volume and a claim that are bound to each other stay so while both exist.
@@ -127,12 +149,20 @@ impl Checker for VolumeBinding {
         "persistentvolume-binder-controller"
     }
 
+    fn on_live_read(&mut self, read: &LiveRead<'_>) {
+        self.volumes.record(read);
+    }
+
     fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
+        self.volumes.record_write(write);
         let Some(before) = write.before.as_deref().filter(|_| write.by_manager() && write.succeeded()) else {
             return Ok(());
         };
         match (write.request.resource.as_str(), write.after.as_deref()) {
-            ("persistentvolumeclaims", Some(after)) => check_bound(before, after, server)?,
+            ("persistentvolumeclaims", Some(after)) => {
+                check_bound(before, after, server)?;
+                check_lost(write, &self.volumes, server)?;
+            }
             ("persistentvolumes", after) => check_separation(before, after, server)?,
             _ => {}
         }
@@ -199,5 +229,64 @@ impl Checker for VolumeBinding {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::recorder::RequestInfo;
+
+    fn claim(phase: &str) -> Value {
+        json!({"kind": "PersistentVolumeClaim", "metadata": {"namespace": "default", "name": "oar", "uid": "c"},
+            "spec": {"volumeName": "v"}, "status": {"phase": phase}})
+    }
+
+    fn volume(claim_uid: &str) -> Value {
+        let claim_ref = json!({"namespace": "default", "name": "oar", "uid": claim_uid});
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {"claimRef": claim_ref}})
+    }
+
+    /// Judges a claim that becomes Lost while the API server has this volume, after these live reads.
+    fn lost(stored: Option<Value>, reads: &[(u32, Option<Value>)]) -> Result<(), String> {
+        let server = ApiServer::builder().build();
+        stored.into_iter().for_each(|volume| drop(server.seed(volume).unwrap()));
+        let request = RequestInfo::parse(&Method::GET, &"/api/v1/persistentvolumes/v".parse().unwrap());
+        let mut checker = VolumeBinding::default();
+        for (process_instance, found) in reads {
+            checker.on_live_read(&LiveRead {
+                at: std::time::Duration::ZERO,
+                process_instance: *process_instance,
+                component: "persistent-volume-binder",
+                request: &request,
+                found: found.as_ref(),
+            });
+        }
+        let path = "/api/v1/namespaces/default/persistentvolumeclaims/oar/status";
+        let write = ObservedWrite {
+            before: Some(Arc::new(claim("Bound"))),
+            after: Some(Arc::new(claim("Lost"))),
+            ..ObservedWrite::of_manager("persistent-volume-binder", &Method::PUT, path)
+        };
+        checker.on_write(&write, &server)
+    }
+
+    #[test]
+    fn claim_becomes_lost_only_after_a_live_read_of_its_volume() {
+        let error = "PersistentVolumeClaim default/oar becomes Lost, and PersistentVolume /v is its";
+        let its = || Some(volume("c"));
+        assert_eq!(lost(its(), &[]), Err(error.to_owned()), "from the cache alone");
+        assert_eq!(lost(its(), &[(1, its())]), Err(error.to_owned()));
+        assert_eq!(lost(its(), &[(1, None), (1, its())]), Err(error.to_owned()));
+        assert_eq!(lost(its(), &[(2, None)]), Err(error.to_owned()), "the read of another process");
+        for read in [None, Some(volume("other")), Some(volume(""))] {
+            assert_eq!(lost(its(), &[(1, its()), (1, read)]), Ok(()));
+        }
+        assert_eq!(lost(None, &[(1, its())]), Ok(()), "the volume is gone");
+        assert_eq!(lost(Some(volume("other")), &[]), Ok(()), "the volume is of another claim");
     }
 }
