@@ -19,8 +19,8 @@ use tower::Layer as _;
 use crate::call::{Call, unreadable_response};
 use crate::connect::{Connection, user_agent};
 use crate::layers::{
-    BearerToken, JsonOnly, MaxInFlight, MayWrite, MiddlewareLayer, Observe, RateLimit, RequestObserver,
-    RetryAfter, Throttle, Token, TokenSource, Transport, UserAgent, WriteFence,
+    BearerToken, BeforeWrite, JsonOnly, MaxInFlight, MayWrite, MiddlewareLayer, Observe, RateLimit,
+    RequestObserver, RetryAfter, Throttle, Token, TokenSource, Transport, UserAgent, WriteFence,
 };
 
 /// The namespace of the controllers' service accounts.
@@ -99,7 +99,13 @@ impl ClientFactory {
     /// A client with the manager's own credentials, for one component.
     #[must_use]
     pub fn root(&self, component: &str) -> Client {
-        self.client(self.fenced(self.connection.with_credentials()), component)
+        let connection = self.connection.clone();
+        // Its error is that of the request, which asks for the same credentials.
+        let credentials: BeforeWrite = Arc::new(move || {
+            let connection = connection.clone();
+            Box::pin(async move { drop(connection.prefetch_credentials().await) })
+        });
+        self.client(self.fenced(self.connection.with_credentials(), Some(credentials)), component)
     }
 
     /// A client with the manager's own credentials for discovery, which sends many requests at long intervals: if there
@@ -114,13 +120,14 @@ impl ClientFactory {
     }
 
     /// The transport with fencing of writes, if this factory has it.
-    fn fenced(&self, transport: Transport) -> Transport {
-        match &self.may_write {
-            Some(may_write) => {
-                Transport::new(MiddlewareLayer::new(WriteFence::new(may_write.clone())).layer(transport))
-            }
-            None => transport,
-        }
+    fn fenced(&self, transport: Transport, before: Option<BeforeWrite>) -> Transport {
+        let Some(may_write) = &self.may_write else { return transport };
+        let fence = WriteFence::new(may_write.clone());
+        let fence = match before {
+            Some(before) => fence.after(before),
+            None => fence,
+        };
+        Transport::new(MiddlewareLayer::new(fence).layer(transport))
     }
 
     /// A client with a controller's service account, or with the manager's own credentials if service account
@@ -136,8 +143,8 @@ impl ClientFactory {
         let mut by_account = self.tokens.lock();
         let tokens = by_account.entry(service_account.to_owned()).or_insert_with(|| Arc::new(new()));
         let source: Arc<dyn TokenSource> = tokens.clone();
-        let transport =
-            MiddlewareLayer::new(BearerToken::new(source)).layer(self.fenced(self.connection.anonymous()));
+        let transport = MiddlewareLayer::new(BearerToken::new(source))
+            .layer(self.fenced(self.connection.anonymous(), None));
         let user = format!("system:serviceaccount:{NAMESPACE}:{service_account}");
         self.client(Transport::new(transport), &user)
     }

@@ -34,7 +34,7 @@ pub use rate_limit_waits::{LimitedBy, RateLimitWaits};
 pub use retry_after::RetryAfter;
 pub use throttle::{RateLimit, Throttle};
 pub use user_agent::UserAgent;
-pub use write_fence::{MayWrite, WriteFence};
+pub use write_fence::{BeforeWrite, MayWrite, WriteFence};
 
 /// The body of a response from any transport.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::connect::tests::{Files, Server, base64, kubeconfig};
 use crate::connect::{ConnectError, ConnectionObserver, ExecPluginStatus};
+use crate::layers::MayWrite;
 use crate::{Call, ClientFactory, ClientOptions, Connection};
 
 const VERSION: &str = "client.authentication.k8s.io/v1";
@@ -128,6 +129,21 @@ async fn exec_plugin_token_is_used_and_shared_by_requests() {
     assert_eq!((&a["authorization"], &b["authorization"]), (&"Bearer one".into(), &"Bearer one".into()));
     assert_eq!((&a["certified"], test.calls()), (&false.into(), 1), "concurrent requests cause one call");
     assert_eq!(test.notifications.take(), ["NoError", "no certificate"]);
+}
+
+/// The plugin may run for a minute, and the lease be lost meanwhile.
+#[tokio::test]
+async fn write_that_waits_for_the_exec_plugin_is_checked_afterwards() {
+    let test = PluginTest::new().await;
+    let connection = test.with_plugin();
+    test.returns(&json!({"token": "one"}));
+    let called = test.notifications.clone();
+    let may_write: MayWrite = Arc::new(move || called.0.lock().is_empty());
+    let factory = ClientFactory::new(connection, ClientOptions::default()).with_write_fence(may_write);
+    let client = factory.root("a");
+    let failure = Call::raw(Method::POST, "/version").send(&client).await.unwrap_err();
+    assert_eq!((failure.message.as_str(), test.calls()), ("not sent: this process may no longer write", 1));
+    assert!(call().send(&client).await.is_ok(), "reads are sent");
 }
 
 #[tokio::test]
