@@ -1,9 +1,9 @@
 //! Claims and volumes: bound statically, through an external driver and after scheduling; released, and lost.
 
 use anyhow::ensure;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
@@ -235,4 +235,51 @@ pub(crate) async fn claim_is_lost_with_its_volume_and_bound_again(
     fixture.delete_claim("data").await?;
     fixture.volume_becomes("lost", "Released").await?;
     fixture.delete_volume("lost").await
+}
+
+/// Waits until a claim has had two events: one is recorded at each resync, so that how many more there are until it is bound
+/// depends on timing.
+async fn is_refused_twice(fixture: &VolumeFixture<'_>, claim: &str) -> anyhow::Result<()> {
+    let events: Api<Event> = fixture.cluster.api(&fixture.namespace);
+    let is_repeated = async || {
+        let events = events.list(&ListParams::default()).await?.items.into_iter();
+        let refusals = events.filter(|event| {
+            event.involved_object.name.as_deref() == Some(claim)
+                && event.reason.as_deref() == Some("FailedBinding")
+        });
+        let count: i32 = refusals.map(|event| event.count.unwrap_or(1)).sum();
+        Ok((count > 1).then_some(()))
+    };
+    fixture.cluster.eventually(&format!("two events that {claim} has no volume"), is_repeated).await
+}
+
+/// Proves PVB-28, PVB-31.
+pub(crate) async fn class_less_claim_gets_the_later_default_class(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = VolumeFixture::create(cluster, "default-class").await?;
+    let class = fixture.namespace.as_str();
+    // Claims that other scenarios have left get the class too, but cannot have the volume.
+    let modes = json!(["ReadOnlyMany"]);
+    fixture.volume("default-class", json!({"accessModes": modes, "storageClassName": class})).await?;
+    fixture.volume_becomes("default-class", "Available").await?;
+    let spec = json!({"accessModes": modes, "resources": {"requests": {"storage": "1Gi"}}});
+    cluster.create(&fixture.claims, json!({"metadata": {"name": "data"}, "spec": spec})).await?;
+    is_refused_twice(&fixture, "data").await?;
+    let spec = fixture.claims.get("data").await?.spec.unwrap_or_default();
+    ensure!(spec.storage_class_name.is_none() && spec.volume_name.is_none(), "{spec:?}");
+    cluster.checkpoint("no class is the default").await;
+    let annotations = json!({"storageclass.kubernetes.io/is-default-class": "true"});
+    let default = json!({"metadata": {"name": class, "annotations": annotations},
+        "provisioner": "kubernetes.io/no-provisioner"});
+    cluster.create(&fixture.classes, default).await?;
+    let claim = fixture.claim_becomes("data", "Bound").await?;
+    let given = claim.spec.and_then(|spec| spec.storage_class_name);
+    ensure!(given.as_deref() == Some(class), "the class is {given:?}");
+    fixture.volume_becomes("default-class", "Bound").await?;
+    cluster.checkpoint("the claim has the default class").await;
+    fixture.classes.delete(class, &DeleteParams::default()).await?;
+    fixture.delete_claim("data").await?;
+    fixture.volume_becomes("default-class", "Released").await?;
+    fixture.delete_volume("default-class").await
 }
