@@ -264,6 +264,7 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere volumes::delayed_claim_is_provisioned_after_a_node_is_selected;
     Anywhere volumes::claim_is_lost_with_its_volume_and_bound_again;
     Anywhere volumes::class_less_claim_gets_the_later_default_class;
+    Anywhere volumes::recycled_volume_is_available_again;
     Anywhere dynamic_volumes::storage_driver_provisions_and_deletes_volumes;
     Anywhere dynamic_volumes::storage_driver_provisions_a_delayed_claim_for_its_node;
     Anywhere dynamic_volumes::retained_claims_outlive_their_stateful_set;

@@ -1,9 +1,10 @@
-//! Claims and volumes: bound statically, through an external driver and after scheduling; released, and lost.
+//! Claims and volumes: bound statically, through an external driver and after scheduling; released, recycled, and lost.
 
 use anyhow::ensure;
-use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{Binding, Event, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use keleustes_hollow::{Hollow, HollowHandle};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
@@ -282,4 +283,64 @@ pub(crate) async fn class_less_claim_gets_the_later_default_class(
     fixture.delete_claim("data").await?;
     fixture.volume_becomes("default-class", "Released").await?;
     fixture.delete_volume("default-class").await
+}
+
+/// Starts a node that runs pods, and waits until it is ready.
+async fn start_node(cluster: &TestCluster, prefix: &str) -> anyhow::Result<HollowHandle> {
+    let hollow = Hollow::builder(cluster.admin.clone()).nodes(1).name_prefix(prefix).start();
+    let nodes: Api<Node> = Api::all(cluster.admin.clone());
+    let is_ready = async || {
+        let status = nodes.get(&format!("{prefix}0")).await?.status.unwrap_or_default();
+        let mut conditions = status.conditions.into_iter().flatten();
+        Ok(conditions.any(|one| one.type_ == "Ready" && one.status == "True").then_some(()))
+    };
+    cluster.eventually("a ready node", is_ready).await?;
+    Ok(hollow)
+}
+
+/// The pod that scrubs a volume waits until the scenario binds it to a node.
+///
+/// Proves PVB-107, PVB-108, PVB-110.
+pub(crate) async fn recycled_volume_is_available_again(cluster: &TestCluster) -> anyhow::Result<()> {
+    let fixture = VolumeFixture::create(cluster, "recycle").await?;
+    let (name, path) = (fixture.namespace.as_str(), format!("/tmp/{}", fixture.namespace));
+    let spec = json!({"hostPath": {"path": path}, "csi": null, "storageClassName": name,
+        "persistentVolumeReclaimPolicy": "Recycle"});
+    fixture.volume(name, spec).await?;
+    fixture.volume_becomes(name, "Available").await?;
+    fixture.claim("data", name, "1Gi").await?;
+    fixture.claim_becomes("data", "Bound").await?;
+    fixture.volume_becomes(name, "Bound").await?;
+    fixture.delete_claim("data").await?;
+    // A comparison leaves its namespace out.
+    let (pods, pod) = (cluster.api::<Pod>("default"), format!("recycler-for-{name}"));
+    let created = cluster.eventually("a recycler pod", async || Ok(pods.get_opt(&pod).await?)).await?;
+    let spec = serde_json::to_value(created.spec)?;
+    let container = &spec["containers"][0];
+    ensure!(
+        spec["restartPolicy"] == "Never"
+            && spec["activeDeadlineSeconds"] == 60
+            && spec["volumes"][0]["hostPath"]["path"] == *path
+            && container["name"] == "pv-recycler"
+            && container["image"] == "registry.k8s.io/build-image/debian-base:bookworm-v1.0.6"
+            && container["volumeMounts"][0]["mountPath"] == "/scrub"
+            && container["command"][0] == "/bin/sh",
+        "{spec}"
+    );
+    cluster.settle().await;
+    fixture.volume_becomes(name, "Released").await?;
+    cluster.checkpoint("the recycler pod waits for a node").await;
+    let hollow = start_node(cluster, &format!("{name}-")).await?;
+    let target = json!({"apiVersion": "v1", "kind": "Node", "name": format!("{name}-0")});
+    let binding: Binding = serde_json::from_value(json!({"metadata": {"name": pod}, "target": target}))?;
+    let _: Value = pods.create_subresource("binding", &pod, &PostParams::default(), &binding).await?;
+    let volume = fixture.volume_becomes(name, "Available").await?;
+    ensure!(volume.spec.is_some_and(|spec| spec.claim_ref.is_none()), "the volume is not free");
+    let is_gone = async || Ok(pods.get_opt(&pod).await?.is_none().then_some(()));
+    cluster.eventually("the recycler pod is gone", is_gone).await?;
+    cluster.checkpoint("the volume is available again").await;
+    hollow.stop().await;
+    let nodes: Api<Node> = Api::all(cluster.admin.clone());
+    nodes.delete(&format!("{name}-0"), &DeleteParams::default()).await?;
+    fixture.delete_volume(name).await
 }
