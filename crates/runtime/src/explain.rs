@@ -6,6 +6,7 @@
 //! neighbours (`neighbours`, judged by [`diagnosis`]) and from the [journal](crate::journal). Nothing is written. It
 //! holds names, reasons, conditions and messages, and neither specs nor data.
 
+mod attachments;
 pub mod diagnosis;
 pub(crate) mod dry_run;
 mod explanation;

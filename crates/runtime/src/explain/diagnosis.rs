@@ -81,6 +81,7 @@ pub fn findings(object: &Value, now: Time) -> Vec<Finding> {
         "Pod" => pod(object, now, &mut found),
         "Node" => node(object, now, &mut found),
         "PersistentVolumeClaim" => claim(object, &mut found),
+        "VolumeAttachment" => attachment(object, now, &mut found),
         "PodDisruptionBudget" => disruption_budget(object, &mut found),
         "CertificateSigningRequest" => signing_request(object, &mut found),
         "ResourceQuota" => quota(object, &mut found),
@@ -292,6 +293,35 @@ fn claim(claim: &Value, found: &mut Vec<Finding>) {
             ),
         },
     }
+}
+
+/// An attachment has an `attachError` until it succeeds, and a `detachError` only while it is terminating.
+fn attachment(attachment: &Value, now: Time, found: &mut Vec<Finding>) {
+    let (node, driver) = (text(attachment, "/spec/nodeName"), text(attachment, "/spec/attacher"));
+    let volume = match text(attachment, "/spec/source/persistentVolumeName") {
+        "" => "the inline volume".to_owned(),
+        name => format!("volume {name}"),
+    };
+    let error = |name: &str| {
+        let error = attachment.pointer(&format!("/status/{name}")).filter(|error| error.is_object())?;
+        Some(with_message(text(error, "/message")))
+    };
+    if let Some(message) = error("detachError") {
+        let line = format!("driver {driver} cannot detach {volume} from node {node}{message}");
+        push(found, Weight::Blocking, line);
+    }
+    let is_attached = attachment.pointer("/status/attached") == Some(&Value::Bool(true));
+    if is_attached || !text(attachment, "/metadata/deletionTimestamp").is_empty() {
+        return;
+    }
+    let waits = age(text(attachment, "/metadata/creationTimestamp"), now);
+    let line = match error("attachError") {
+        Some(message) => format!("driver {driver} cannot attach {volume} to node {node}{message}"),
+        None => format!(
+            "{volume} is not attached to node {node} after {waits}: the attacher of driver {driver} has not answered"
+        ),
+    };
+    push(found, Weight::Blocking, line);
 }
 
 fn disruption_budget(budget: &Value, found: &mut Vec<Finding>) {

@@ -7,6 +7,7 @@ use futures::stream;
 use keleustes_objects::{Key, Resource, Uid};
 use serde_json::Value;
 
+use super::attachments::ListedAttachments;
 use super::diagnosis::{self, Finding, Weight};
 use super::explanation::{ObjectLine, ObjectName};
 use super::{Explainer, is_kind};
@@ -22,8 +23,8 @@ const SHOWN_MAX: usize = 20;
 const READS_AT_ONCE: usize = 8;
 
 const NODES: Resource = Resource::built_in("", "Node");
-const PODS: Resource = Resource::built_in("", "Pod");
-const CLAIMS: Resource = Resource::built_in("", "PersistentVolumeClaim");
+pub(super) const PODS: Resource = Resource::built_in("", "Pod");
+pub(super) const CLAIMS: Resource = Resource::built_in("", "PersistentVolumeClaim");
 const CLASSES: Resource = Resource::built_in("storage.k8s.io", "StorageClass");
 
 /// One object of the tree.
@@ -68,12 +69,12 @@ impl Node {
         Some(Uid::from(uid))
     }
 
-    fn text(&self, pointer: &str) -> &str {
+    pub(super) fn text(&self, pointer: &str) -> &str {
         let found = self.json.as_ref().and_then(|json| json.pointer(pointer));
         found.and_then(Value::as_str).unwrap_or_default()
     }
 
-    fn child(&self, resource: &Resource, key: &Key) -> Self {
+    pub(super) fn child(&self, resource: &Resource, key: &Key) -> Self {
         let mut child = Self::new(resource, key, None);
         child.depth = self.depth + 1;
         child.path.splice(0..0, self.path.iter().cloned());
@@ -125,7 +126,8 @@ impl Explainer {
     pub(super) async fn below(&self, top: &Node) -> Below {
         let mut below = Below { found: Vec::new(), not_read: 0 };
         let mut seen: BTreeSet<String> = BTreeSet::from([top.path[0].clone()]);
-        let mut level: Vec<Node> = self.children(top).await;
+        let listed = ListedAttachments::new();
+        let mut level: Vec<Node> = self.children(top, &[top], &listed).await;
         for _ in 0..DEPTH_MAX {
             level.retain(|node| seen.insert(node.name().short()));
             let room = READ_MAX.saturating_sub(below.found.len());
@@ -133,23 +135,26 @@ impl Explainer {
             level.truncate(room);
             let read = level.into_iter().map(|mut node| async move {
                 node.json = self.read_live(&node.resource, &node.key).await.ok().flatten();
-                node.findings = self.findings(&node);
+                node.findings.extend(self.findings(&node));
                 if node.json.is_none() {
                     node.findings.extend(missing(&node));
                 }
                 node
             });
             let read: Vec<Node> = stream::iter(read).buffered(READS_AT_ONCE).collect().await;
-            level = Vec::new();
-            for node in &read {
-                level.extend(self.children(node).await);
-            }
+            let above = below.found.len();
             below.found.extend(read);
+            level = Vec::new();
+            let reached: Vec<&Node> = std::iter::once(top).chain(&below.found).collect();
+            for node in &below.found[above..] {
+                level.extend(self.children(node, &reached, &listed).await);
+            }
         }
         below
     }
 
-    async fn children(&self, node: &Node) -> Vec<Node> {
+    /// The objects one level below a node; `reached` are those that the explanation has reached so far.
+    async fn children(&self, node: &Node, reached: &[&Node], listed: &ListedAttachments) -> Vec<Node> {
         // What belongs to the node of a pod says nothing about the pod.
         if is_kind(node, &NODES) && node.depth > 0 {
             return Vec::new();
@@ -174,6 +179,7 @@ impl Explainer {
                 children.push(node.child(&CLASSES, &Key::cluster(class)));
             }
         }
+        children.extend(self.attachments(node, reached, listed).await);
         children.extend(self.scale_target(node));
         children
     }

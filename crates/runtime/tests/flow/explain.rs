@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p keleustes-runtime --test flow explain` writes the files.
 
+mod attachments;
 mod delays;
 mod journal;
 mod situations;

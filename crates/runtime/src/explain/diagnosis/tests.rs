@@ -74,6 +74,45 @@ fn each_kind_names_what_blocks_it() {
 }
 
 #[test]
+fn attachment_names_what_the_driver_reports() {
+    let named = |changes: Value| {
+        let mut attachment = json!({"kind": "VolumeAttachment", "metadata": {"creationTimestamp": "2025-12-31T23:59:00Z"},
+            "spec": {"attacher": "d.io", "nodeName": "n1", "source": {"persistentVolumeName": "pv1"}}, "status": {"attached": false}});
+        for (pointer, value) in changes.as_object().unwrap() {
+            let (parent, name) = pointer.rsplit_once('/').unwrap();
+            attachment.pointer_mut(parent).unwrap()[name] = value.clone();
+        }
+        first(&attachment)
+    };
+    let (error, since) = (json!({"message": "no such volume"}), "2025-12-31T23:50:00Z");
+    let attach = "driver d.io cannot attach volume pv1 to node n1: no such volume";
+    let detach = "driver d.io cannot detach volume pv1 from node n1: no such volume";
+    assert_eq!(
+        named(json!({})),
+        "volume pv1 is not attached to node n1 after 60s: the attacher of driver d.io has not answered"
+    );
+    assert_eq!(named(json!({"/status/attachError": error})), attach);
+    assert_eq!(
+        named(json!({"/spec/source": {"inlineVolumeSpec": {}}, "/status/attachError": error})),
+        "driver d.io cannot attach the inline volume to node n1: no such volume"
+    );
+    assert_eq!(named(json!({"/status/attached": true})), "");
+    assert_eq!(
+        named(json!({"/status/attached": true, "/status/attachError": error})),
+        "",
+        "an error of the past"
+    );
+    assert_eq!(named(json!({"/status/attached": true, "/status/detachError": error})), detach);
+    let finalizers = json!(["external-attacher/d-io"]);
+    assert_eq!(
+        named(json!({"/metadata/deletionTimestamp": since, "/metadata/finalizers": finalizers,
+            "/status/attachError": error})),
+        "terminating for 10m: finalizer external-attacher/d-io is left, only the component that added it removes it"
+    );
+    assert_eq!(named(json!({"/metadata/deletionTimestamp": since, "/status/detachError": error})), detach);
+}
+
+#[test]
 fn autoscaler_names_what_keeps_its_size() {
     for (condition, status, reason, wanted) in [
         (
