@@ -4,7 +4,8 @@ use keleustes_objects::{CsiDriver, Pod};
 
 use super::*;
 
-fn measured(transcript: &str, metric: &str) -> Vec<String> {
+/// The measurements of a metric: labels and value.
+pub(super) fn measured(transcript: &str, metric: &str) -> Vec<String> {
     let prefix = format!("measure {metric}");
     transcript.lines().filter_map(|line| Some(line.strip_prefix(&prefix)?.to_owned())).collect()
 }
