@@ -54,16 +54,18 @@ pub struct ManagerOptions {
     pub checks_lease: bool,
     /// Whether a new leader uses the state of its predecessor.
     pub uses_predecessor_state: bool,
-    /// Whether it has a lease lock file, so that a restarted process need not wait for its predecessor's lease.
-    pub has_lock_file: bool,
+    /// Its lease lock file, if it has one: a restarted process need not wait for its predecessor's lease.
+    pub lock_file: Option<Arc<MachineLock>>,
 }
 
 /// The lease lock file of a machine. Its kernel grants the lock to one process at a time.
 #[derive(Default)]
-struct MachineLock(Mutex<LockFile>);
+pub struct MachineLock(Mutex<LockFile>);
 
 #[derive(Default)]
 struct LockFile {
+    /// Whether several processes may have the lock at once; only a broken lock lets them.
+    is_shared: bool,
     /// Who has the lock.
     owner: Option<String>,
     /// The identities of all processes that have had it.
@@ -71,6 +73,12 @@ struct LockFile {
 }
 
 impl MachineLock {
+    /// A broken lock that every process gets at once, and that names living processes as ended.
+    #[must_use]
+    pub fn shared() -> Self {
+        Self(Mutex::new(LockFile { is_shared: true, ..LockFile::default() }))
+    }
+
     /// The process that has the lock has ended.
     fn release(&self) {
         self.0.lock().owner = None;
@@ -80,8 +88,9 @@ impl MachineLock {
 impl ProcessLock for MachineLock {
     fn take(&self, identity: &str) -> Result<Option<Vec<String>>, String> {
         let mut file = self.0.lock();
+        let is_shared = file.is_shared;
         let owner = file.owner.get_or_insert_with(|| identity.to_owned());
-        if owner != identity {
+        if owner != identity && !is_shared {
             return Ok(None);
         }
         let ended = file.identities.iter().filter(|ended| *ended != identity).cloned().collect();
@@ -119,9 +128,7 @@ impl Process {
         let (commands, incoming) = mpsc::unbounded_channel();
         let skew = Arc::new(AtomicI64::new(0));
         let name = Self::name_of(number);
-        let lock = Arc::default();
-        let supervisor =
-            Supervisor { number, name, network, recorder, options, rng, skew: skew.clone(), lock };
+        let supervisor = Supervisor { number, name, network, recorder, options, rng, skew: skew.clone() };
         tokio::spawn(supervisor.run(incoming));
         Self { commands, skew }
     }
@@ -168,7 +175,6 @@ struct Supervisor {
     options: ManagerOptions,
     rng: fastrand::Rng,
     skew: Arc<AtomicI64>,
-    lock: Arc<MachineLock>,
 }
 
 impl Supervisor {
@@ -183,8 +189,8 @@ impl Supervisor {
                 &self.name,
             );
             let context = Arc::new(self.build_process_context(&transport));
-            let (name, recorder, lock) = (self.name.clone(), self.recorder.clone(), self.lock.clone());
-            let running = run_manager(context.clone(), &self.options, &recorder, name, lock, stop.clone());
+            let (name, recorder) = (self.name.clone(), self.recorder.clone());
+            let running = run_manager(context.clone(), &self.options, &recorder, name, stop.clone());
             let mut running = Box::pin(running);
             let end = loop {
                 tokio::select! {
@@ -202,7 +208,7 @@ impl Supervisor {
             self.recorder.record(format_args!("{} {end}", self.name));
             stop.cancel();
             drop(running);
-            self.lock.release();
+            self.options.lock_file.iter().for_each(|lock| lock.release());
             // Nothing waits for the remaining tasks.
             tokio::spawn(async move { context.caches.stop().await });
             let pause = self.rng.u64(RESTART_DELAY_MS);
@@ -237,7 +243,6 @@ async fn run_manager(
     options: &ManagerOptions,
     recorder: &Arc<Recorder>,
     host: String,
-    lock: Arc<MachineLock>,
     stop: CancellationToken,
 ) -> String {
     let root = context.factory.root("kube-controller-manager");
@@ -259,7 +264,7 @@ async fn run_manager(
         }
         Err(error) => return format!("does not start: {error}"),
     };
-    if options.has_lock_file {
+    if let Some(lock) = options.lock_file.clone() {
         let lock: Arc<dyn ProcessLock> = lock;
         locks = locks.with_process_lock(&lock);
     }

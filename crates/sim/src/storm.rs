@@ -19,7 +19,7 @@ use crate::actions::{Action, Party, Schedule, TimedAction, UserAction, node};
 use crate::checks;
 use crate::host_files::SimulatedHostFiles;
 use crate::network::{Network, SimulatedTransport};
-use crate::process::{ControllerFactory, ManagerOptions, Process};
+use crate::process::{ControllerFactory, MachineLock, ManagerOptions, Process};
 use crate::recorder::{LeaseHolder, Recorder};
 use crate::user::SimulatedUser;
 use crate::{host_files, log_capture, panics, signer, user_storage};
@@ -71,6 +71,9 @@ pub struct StormOptions {
     /// The service account of a controller that never learns the resourceVersions of its writes; only for
     /// mutants.
     pub open_gate: Option<&'static str>,
+    /// Whether all managers share a lease lock file that excludes none of them and names living processes as ended; only
+    /// a broken one does.
+    pub shares_lock_file: bool,
 }
 
 impl Default for StormOptions {
@@ -83,6 +86,7 @@ impl Default for StormOptions {
             checks_lease: true,
             uses_predecessor_state: true,
             open_gate: None,
+            shares_lock_file: false,
         }
     }
 }
@@ -258,12 +262,13 @@ impl<'a> SimulatedCluster<'a> {
             let client = kube::Client::new(transport, "default");
             StorageDriver::new(client, user_storage::DRIVER).seed(schedule.seed).start()
         });
+        let shared_lock = options.shares_lock_file.then(|| Arc::new(MachineLock::shared()));
         let start = |number| {
             let (network, recorder) = (network.clone(), recorder.clone());
             let StormOptions { checks_lease, uses_predecessor_state, .. } = *options;
             let controllers = controllers_of(schedule, &options.controllers);
-            let has_lock_file = schedule.lease_lock_files;
-            let manager = ManagerOptions { controllers, checks_lease, uses_predecessor_state, has_lock_file };
+            let lock_file = schedule.lease_lock_files.then(|| shared_lock.clone().unwrap_or_default());
+            let manager = ManagerOptions { controllers, checks_lease, uses_predecessor_state, lock_file };
             Process::start(number, network, recorder, manager, rng.fork())
         };
         let processes = (0..schedule.managers).map(start).collect();

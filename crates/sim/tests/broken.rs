@@ -166,6 +166,38 @@ fn leaders_ignoring_two_handovers_in_a_row_are_caught() {
     assert!((0..3).any(is_caught));
 }
 
+/// A lease lock file that names living processes as ended: a restarted standby takes the lease while the leader writes.
+#[test]
+fn lock_file_that_names_a_living_process_as_ended_is_caught() {
+    let violations = |standby, shares_lock_file| {
+        let object =
+            ObjectRef { kind: Kind::ReplicaSet, namespace: "default".to_owned(), name: "oar".to_owned() };
+        let scale = |step: u32| UserAction::Scale(object.clone(), 1 + step % 3);
+        let mut actions = vec![
+            (3_000, create(Kind::ReplicaSet, "default", "oar")),
+            // The leader learns of another holder when it renews the lease, not from its watch.
+            (4_000, fault(1 - standby, RequestClass::LeaderLease, FaultEffect::StallWatches, 20_000)),
+            (5_000, Action::CrashManager(standby)),
+        ];
+        actions.extend((0..30).map(|step| (5_000 + u64::from(step) * 300, Action::User(scale(step)))));
+        let actions = actions.into_iter().map(|(at_ms, action)| TimedAction { at_ms, action }).collect();
+        let schedule = Schedule {
+            seed: 11,
+            managers: 2,
+            nodes: 1,
+            lease_lock_files: true,
+            actions,
+            ..Schedule::default()
+        };
+        play(&schedule, &StormOptions { shares_lock_file, ..StormOptions::default() }).violations
+    };
+    // The seed decides which of the two leads first.
+    let caught: Vec<_> = [0, 1].into_iter().flat_map(|standby| violations(standby, true)).collect();
+    assert!(caught.iter().any(|line| line.contains("VIOLATION lease: sent while manager-")), "{caught:#?}");
+    let held: Vec<_> = [0, 1].into_iter().flat_map(|standby| violations(standby, false)).collect();
+    assert!(held.is_empty(), "{held:#?}");
+}
+
 /// A standby whose caches lag takes over from the original, which has kept the handover record of the leader before it. The
 /// standby must not use that record. If the original hides its term, the standby cannot know, and does.
 #[test]

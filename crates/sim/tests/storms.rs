@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keleustes_sim::actions::{
-    Action, DeviceChange, DriverFault, FaultEffect, LeaseTampering, ListedKind, ReclaimPolicy, Schedule,
-    StorageChange, TimedAction, UserAction, VolumeChange,
+    Action, DeviceChange, DriverFault, FaultEffect, Kind, LeaseTampering, ListedKind, ObjectRef, ObjectSpec,
+    PodBehaviour, ReclaimPolicy, Schedule, StorageChange, TimedAction, UserAction, VolumeChange,
 };
 use keleustes_sim::generate::generate_schedule;
 use keleustes_sim::soak::Soak;
@@ -161,6 +161,49 @@ fn storms_with_quotas_hold() {
         let seed = schedule.seed;
         assert!(violations.is_empty(), "cargo xtask storm --seed {seed}\n{}", violations.join("\n"));
     }
+}
+
+/// Seconds after the start at which a line of the transcript contains these words for the first time, not before a time.
+fn first_time(lines: &[String], words: &str, not_before: f64) -> f64 {
+    let time_of =
+        |line: &String| line.split_once("s  ").and_then(|(time, _)| time.trim().parse::<f64>().ok());
+    let times = lines.iter().filter(|line| line.contains(words)).filter_map(time_of);
+    times.into_iter().find(|time| *time >= not_before).unwrap_or(f64::INFINITY)
+}
+
+/// The only manager crashes. With a lease lock file the next process on its machine leads at once, without one when the
+/// lease has expired.
+#[test]
+fn successor_with_a_lease_lock_file_does_not_wait_for_the_lease() {
+    let first_write_after_crash = |lease_lock_files| {
+        let object = |name: &str| ObjectRef {
+            kind: Kind::Deployment,
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+        };
+        let spec =
+            ObjectSpec { replicas: 2, template_version: 0, pods: PodBehaviour::Healthy, alternative: false };
+        let actions = vec![
+            TimedAction {
+                at_ms: 3_000,
+                action: Action::User(UserAction::Create(object("oar"), spec.clone())),
+            },
+            TimedAction { at_ms: 20_000, action: Action::CrashManager(0) },
+            TimedAction { at_ms: 20_100, action: Action::User(UserAction::Create(object("sail"), spec)) },
+        ];
+        let schedule =
+            Schedule { seed: 11, managers: 1, nodes: 1, lease_lock_files, actions, ..Schedule::default() };
+        let report = play(&schedule, &StormOptions { transcript: true, ..StormOptions::default() });
+        assert!(report.violations.is_empty(), "{:#?}", report.violations);
+        let restarted_at = first_time(&report.lines, "manager-0 restarts", 20.0);
+        let written_at = first_time(&report.lines, "POST replicasets", 20.0);
+        (restarted_at, written_at)
+    };
+    // The lease was renewed at most two seconds before the crash and is valid for fifteen.
+    let (restarted_at, written_at) = first_write_after_crash(true);
+    assert!(written_at < restarted_at + 1.0 && written_at < 30.0, "{restarted_at} s, {written_at} s");
+    let (restarted_at, written_at) = first_write_after_crash(false);
+    assert!(restarted_at < 30.0 && written_at > 33.0, "{restarted_at} s, {written_at} s");
 }
 
 /// Lists of one kind fail until everything else has converged.
