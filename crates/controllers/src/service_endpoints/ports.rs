@@ -80,12 +80,12 @@ mod tests {
     use super::*;
     use crate::cpu_time::cpu_seconds;
 
-    fn service(ports: Vec<Value>) -> Service {
+    fn service(ports: &[Value]) -> Service {
         let metadata = json!({"name": "s", "namespace": "a", "uid": "u"});
         serde_json::from_value(json!({"metadata": metadata, "spec": {"ports": ports}})).unwrap()
     }
 
-    fn pod(ports: Vec<Value>) -> Pod {
+    fn pod(ports: &[Value]) -> Pod {
         let metadata = json!({"name": "p", "namespace": "a", "uid": "u"});
         let spec = json!({"containers": [{"name": "c", "ports": ports}]});
         serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn first_container_port_of_a_name_and_protocol_counts() {
         let port = |protocol: &str, number: i32| json!({"name": "web", "protocol": protocol, "containerPort": number});
-        let pod = pod(vec![port("UDP", 1), port("TCP", 2), port("TCP", 3)]);
+        let pod = pod(&[port("UDP", 1), port("TCP", 2), port("TCP", 3)]);
         let target = |name: &str| json!({"port": 80, "protocol": "TCP", "targetPort": name});
-        let service = service(vec![target("web"), target("absent"), json!({"port": 81, "protocol": "TCP"})]);
+        let service = service(&[target("web"), target("absent"), json!({"port": 81, "protocol": "TCP"})]);
         assert_eq!(numbers(&service, &pod), [Some(2), Some(81)]);
     }
 
@@ -109,8 +109,10 @@ mod tests {
     fn many_named_ports_are_resolved_quickly() {
         let target = |n: i32| json!({"port": 80, "protocol": "TCP", "targetPort": format!("absent-{n}")});
         let port = |n: i32| json!({"name": format!("web-{n}"), "protocol": "TCP", "containerPort": 1});
-        let (service, pod) =
-            (service((0..30_000).map(target).collect()), pod((0..30_000).map(port).collect()));
+        let (service, pod) = (
+            service(&(0..30_000).map(target).collect::<Vec<_>>()),
+            pod(&(0..30_000).map(port).collect::<Vec<_>>()),
+        );
         let began = cpu_seconds();
         assert!(numbers(&service, &pod).is_empty());
         let seconds = cpu_seconds() - began;
