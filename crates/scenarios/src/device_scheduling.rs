@@ -37,6 +37,11 @@ impl<'w> OneDevice<'w> {
             Patch::Merge(json!({"status": {"allocatable": room, "capacity": room, "conditions": [ready]}}));
         nodes.patch_status(&name, &PatchParams::default(), &status).await?;
         let heartbeats = Heartbeats::of(cluster, &[node]);
+        let is_untainted = async || {
+            let taints = nodes.get(&name).await?.spec.and_then(|spec| spec.taints);
+            Ok(taints.is_none_or(|taints| taints.is_empty()).then_some(()))
+        };
+        cluster.eventually("a node without taints", is_untainted).await?;
         let classes: Api<DeviceClass> = Api::all(cluster.admin.clone());
         let selector = json!({"cel": {"expression": format!("device.driver == '{name}'")}});
         cluster
@@ -122,6 +127,33 @@ impl<'w> OneDevice<'w> {
             .await
     }
 
+    /// Waits until the scheduler has created a claim for the extended resource of a pod, and the pod is bound.
+    async fn has_extended_resource(&self, pod: &str) -> anyhow::Result<()> {
+        self.cluster
+            .eventually(&format!("{pod} has its extended resource"), async || {
+                let live = self.pods.get(pod).await?;
+                let is_bound =
+                    live.spec.as_ref().and_then(|spec| spec.node_name.as_ref()) == Some(&self.name);
+                let status = serde_json::to_value(&live.status)?;
+                let claim = &status["extendedResourceClaimStatus"]["resourceClaimName"];
+                let Some(claim) = claim.as_str() else { return Ok(None) };
+                let Some(claim) = self.claims.get_opt(claim).await? else { return Ok(None) };
+                let status = serde_json::to_value(&claim.status)?;
+                let device = &status["allocation"]["devices"]["results"][0]["device"];
+                let is_reserved = status["reservedFor"][0]["uid"] == json!(live.uid());
+                Ok((is_bound && *device == "only" && is_reserved).then_some(()))
+            })
+            .await
+    }
+
+    async fn has_no_claims(&self) -> anyhow::Result<()> {
+        self.cluster
+            .eventually("no claim is left", async || {
+                Ok(self.claims.list(&ListParams::default()).await?.items.is_empty().then_some(()))
+            })
+            .await
+    }
+
     async fn clean_up(&self) -> anyhow::Result<()> {
         let slices: Api<ResourceSlice> = Api::all(self.cluster.admin.clone());
         slices.delete(&self.name, &DeleteParams::default()).await?;
@@ -160,11 +192,7 @@ pub(crate) async fn deployment_with_a_claim_template_uses_and_frees_a_device(
     cluster.checkpoint("the second pod has the device").await;
     let done = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
     fixture.pods.patch_status("second", &PatchParams::default(), &done).await?;
-    cluster
-        .eventually("no claim is left", async || {
-            Ok(fixture.claims.list(&ListParams::default()).await?.items.is_empty().then_some(()))
-        })
-        .await?;
+    fixture.has_no_claims().await?;
     ensure!(fixture.pods.get("second").await?.uid() == second.uid(), "the pod is kept");
     cluster.checkpoint("no claim is left").await;
     fixture.clean_up().await
@@ -182,4 +210,32 @@ impl OneDevice<'_> {
             .await?;
         self.has_device(pod).await
     }
+}
+
+/// Proves RCL-5, RCL-80.
+pub(crate) async fn pod_with_an_extended_resource_frees_its_device(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = OneDevice::begin(cluster).await?;
+    let resource = format!("{}/gpu", fixture.name);
+    let classes: Api<DeviceClass> = Api::all(cluster.admin.clone());
+    let named = Patch::Merge(json!({"spec": {"extendedResourceName": resource}}));
+    classes.patch(&fixture.name, &PatchParams::default(), &named).await?;
+    // Until the scheduler has read the class it reports that no node has the resource.
+    cluster.settle().await;
+    // Each pod needs the only device.
+    for name in ["first", "second"] {
+        let limits = json!({"limits": {resource.as_str(): "1"}});
+        let spec = json!({"containers": [{"name": "c", "image": "i", "resources": limits}]});
+        cluster.create(&fixture.pods, json!({"metadata": {"name": name}, "spec": spec})).await?;
+        fixture.has_extended_resource(name).await?;
+        cluster.checkpoint(&format!("the {name} pod has the device")).await;
+        let done = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+        fixture.pods.patch_status(name, &PatchParams::default(), &done).await?;
+        fixture.has_no_claims().await?;
+        let pod = fixture.pods.get(name).await?;
+        ensure!(pod.metadata.deletion_timestamp.is_none(), "the pod is kept");
+        cluster.checkpoint(&format!("the claim of the {name} pod is gone")).await;
+    }
+    fixture.clean_up().await
 }

@@ -154,6 +154,7 @@ pub const GROUPS: &[Group] = &[
 /// Scenarios with a scheduler.
 const SCHEDULED: &[Scenario] = scenarios! {
     Anywhere device_scheduling::deployment_with_a_claim_template_uses_and_frees_a_device;
+    RealCluster device_scheduling::pod_with_an_extended_resource_frees_its_device;
     RealCluster dynamic_volumes::local_path_provisioner_serves_a_stateful_set;
 };
 
