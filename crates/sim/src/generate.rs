@@ -351,7 +351,7 @@ fn autoscaler_actions(seed: u64, until_ms: u64) -> Vec<TimedAction> {
         let (namespace, name) = place(&mut rng);
         let action = match rng.u8(..100) {
             ..40 => {
-                let spec = Some(rng.u8(..4)).filter(|_| rng.u8(..6) > 0);
+                let spec = Some(rng.u8(..5)).filter(|_| rng.u8(..6) > 0);
                 UserAction::SetAutoscaler(namespace, name, spec)
             }
             40..90 => UserAction::SetLoad(namespace, name, rng.u8(..10)),

@@ -29,18 +29,25 @@ fn load(deployment: &str, replicas: u8) -> Value {
     })
 }
 
-/// An autoscaler of the Deployment with this name; each of four specs has other bounds, windows and policies.
+/// An autoscaler of the Deployment with this name; each of five specs has other bounds, windows and policies.
 #[must_use]
 pub(crate) fn autoscaler(name: &str, spec: u8) -> Value {
     let rules = |window: u32, pods: u32, period: u32| {
         let policies = json!([{"type": "Pods", "value": pods, "periodSeconds": period}]);
         json!({"stabilizationWindowSeconds": window, "policies": policies})
     };
-    let (min, max, behavior) = match spec % 4 {
+    // The lower change of the two counts. The percentages have no rounding errors as floating-point numbers.
+    let least_of = |percent: u32, pods: u32| {
+        let policies = json!([{"type": "Percent", "value": percent, "periodSeconds": 30},
+            {"type": "Pods", "value": pods, "periodSeconds": 60}]);
+        json!({"stabilizationWindowSeconds": 0, "selectPolicy": "Min", "policies": policies})
+    };
+    let (min, max, behavior) = match spec % 5 {
         0 => (1, 4, json!({"scaleDown": {"stabilizationWindowSeconds": 0}})),
         1 => (2, 8, json!({"scaleUp": rules(0, 1, 30), "scaleDown": rules(0, 1, 30)})),
         2 => (1, 8, json!({"scaleUp": rules(30, 2, 60), "scaleDown": rules(60, 2, 60)})),
-        _ => (3, 5, Value::Null),
+        3 => (3, 5, Value::Null),
+        _ => (1, 8, json!({"scaleUp": least_of(50, 3), "scaleDown": least_of(25, 2)})),
     };
     let metric = json!({"name": "load", "selector": {"matchLabels": {"load": name}}});
     let target = json!({"type": "AverageValue", "averageValue": LOAD_PER_REPLICA.to_string()});

@@ -11,14 +11,14 @@ use broken_storms::{controller_of, expect_no_violation, expect_violation, play_w
 use futures::FutureExt as _;
 use keleustes_controllers::certificates::{KUBE_APISERVER_CLIENT, KUBE_APISERVER_CLIENT_KUBELET};
 use keleustes_controllers::certificatesigningrequest_signing::{
-    BuiltInSigner, CertificateSigningRequestSigningOptions, SignCertificate, controller,
+    BuiltInSigner, CertificateSigningRequestSigningOptions, controller,
 };
 use keleustes_objects::{
     BootstrapToken, CertificateSigningRequest, CertificateSigningRequestSpec, ClusterTrustBundle, Deployment,
     Endpoints, FullMeta as _, HorizontalPodAutoscaler, Job, Key, Kind as _, Node, PodCertificateRequest,
     TokenSecret,
 };
-use keleustes_plan::{Controller, PatchKind, Plan, Precondition, Scale, Target, View, Write};
+use keleustes_plan::{BoxFuture, Controller, PatchKind, Plan, Precondition, Scale, Target, View, Write};
 use keleustes_sim::actions::{
     CertificateRequestChange, CredentialChange, Kind, ObjectRef, ObjectSpec, PodBehaviour, UserAction,
 };
@@ -77,8 +77,8 @@ fn signer_without_approval<const DENIED: bool>() -> Controller {
 }
 
 /// The shipped signing controller with another signature.
-fn signing(sign: SignCertificate) -> Controller {
-    let signer = |name| BuiltInSigner { name, sign: sign.clone() };
+fn signing(sign: fn(SigningJob) -> BoxFuture<'static, Result<String, String>>) -> Controller {
+    let signer = |name| BuiltInSigner { name, sign: Arc::new(sign) };
     let options = CertificateSigningRequestSigningOptions {
         signers: [KUBE_APISERVER_CLIENT_KUBELET, KUBE_APISERVER_CLIENT].map(signer).to_vec(),
         duration_nanoseconds: i128::from(LONGEST_LIFE_SECONDS) * NANOSECONDS,
@@ -88,18 +88,16 @@ fn signing(sign: SignCertificate) -> Controller {
 
 /// Signs a key of its own.
 fn signer_of_another_key() -> Controller {
-    signing(Arc::new(|mut job: SigningJob| {
+    signing(|mut job| {
         let own = RequestBuilder::for_ed25519(&[9; 32]).to_pem_unsigned();
         job.request.public_key = CertificateRequest::from_pem(own.as_bytes()).expect("a request").public_key;
         signer::sign(job)
-    }))
+    })
 }
 
 /// Ignores `spec.expirationSeconds`.
 fn signer_of_long_lives() -> Controller {
-    signing(Arc::new(|job: SigningJob| {
-        signer::sign(SigningJob { life: i128::from(LONGEST_LIFE_SECONDS) * NANOSECONDS, ..job })
-    }))
+    signing(|job| signer::sign(SigningJob { life: i128::from(LONGEST_LIFE_SECONDS) * NANOSECONDS, ..job }))
 }
 
 /// Decides about every user's request at once.
@@ -322,12 +320,18 @@ fn autoscaler_to<const REPLICAS: i32>() -> Controller {
 #[test]
 fn size_beyond_the_bounds_or_the_policies_of_an_autoscaler_is_caught() {
     let (namespace, name) = ("default".to_owned(), "oar".to_owned());
-    let actions = vec![
-        (2_000, create(Kind::Deployment, "oar")),
-        (3_000, UserAction::SetLoad(namespace.clone(), name.clone(), 4)),
-        (6_000, UserAction::SetAutoscaler(namespace, name, Some(1))),
-    ];
-    expect_no_violation(&actions);
+    let actions = |spec| {
+        vec![
+            (2_000, create(Kind::Deployment, "oar")),
+            (3_000, UserAction::SetLoad(namespace.clone(), name.clone(), 4)),
+            (6_000, UserAction::SetAutoscaler(namespace.clone(), name.clone(), Some(spec))),
+        ]
+    };
+    expect_no_violation(&actions(1));
+    expect_no_violation(&actions(4));
+    let words = "is scaled from 2 to 4, by 2 within 30 s, where 1 are allowed";
+    expect_violation(&play_with(&actions(4), autoscaler_to::<4>), words);
+    let actions = actions(1);
     let words = "Deployment default/oar is scaled from 2 to 9, beyond the bounds 2 to 8";
     expect_violation(&play_with(&actions, autoscaler_to::<9>), words);
     let words = "is scaled from 2 to 4, by 2 within 30 s, where 1 are allowed";

@@ -44,6 +44,15 @@ struct SizeChange {
     is_remembered: bool,
 }
 
+/// What one policy permits.
+struct Limit {
+    /// The furthest size.
+    size: i64,
+    /// The size when the period of the policy began.
+    start: i64,
+    period: Duration,
+}
+
 impl SizeChange {
     /// The field of a behavior that applies to it.
     fn direction(&self) -> &'static str {
@@ -152,25 +161,55 @@ impl Target {
             return Err(format!("beyond the bounds {min} to {max}"));
         }
         // A size beyond the bounds is corrected at once.
-        if !(min..=max).contains(&from) {
+        if !(min..=max).contains(&from) || change.by == 0 {
             return Ok(());
         }
-        for policy in policies(spec, change.direction()).filter(|policy| policy["type"] == "Pods") {
-            let (period, allowed) = (period(policy), number(policy, "/value"));
-            let since = change.sent_at.saturating_sub(period);
-            // What may be forgotten counts only where it permits more.
-            let is_counted = |one: &&SizeChange| {
-                let is_known = one.is_remembered || one.direction() != change.direction();
-                is_known && one.process == change.process && one.sent_at > since
-            };
-            let of_window = self.changes.iter().filter(is_counted);
-            let sum = (of_window.map(|one| one.by).sum::<i64>() + change.by) * change.by.signum();
-            if sum > allowed {
-                let period = period.as_secs();
-                return Err(format!("by {sum} within {period} s, where {allowed} are allowed"));
-            }
+        let select = text(spec, &format!("/behavior/{}/selectPolicy", change.direction()));
+        if select == "Disabled" {
+            return Err("where scaling is disabled".to_owned());
         }
-        Ok(())
+        let limits = policies(spec, change.direction()).map(|policy| self.limit(policy, from, change));
+        let takes_lowest = (select == "Min") == (change.by > 0);
+        let limit = if takes_lowest {
+            limits.min_by_key(|limit| limit.size)
+        } else {
+            limits.max_by_key(|limit| limit.size)
+        };
+        match limit.filter(|limit| (to - limit.size) * change.by.signum() > 0) {
+            Some(Limit { size, start, period }) => {
+                let (sum, allowed) = ((to - start).abs(), (size - start).abs());
+                let period = period.as_secs();
+                Err(format!("by {sum} within {period} s, where {allowed} are allowed"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The furthest size that a policy permits.
+    ///
+    /// Parity: `calculateScaleUpLimitWithScalingRules` and `calculateScaleDownLimitWithBehaviors`.
+    fn limit(&self, policy: &Value, from: i64, change: &SizeChange) -> Limit {
+        let (period, value) = (period(policy), number(policy, "/value"));
+        let since = change.sent_at.saturating_sub(period);
+        // What may be forgotten counts only where it permits more.
+        let is_counted = |one: &&SizeChange| {
+            let is_known = one.is_remembered || one.direction() != change.direction();
+            is_known && one.process == change.process && one.sent_at > since
+        };
+        let of_window = self.changes.iter().filter(is_counted);
+        let start = from - of_window.map(|one| one.by).sum::<i64>();
+        let size = match (text(policy, "/type"), change.by > 0) {
+            ("Percent", true) => -(-start * (100 + value)).div_euclid(100),
+            ("Percent", false) => start * (100 - value) / 100,
+            (_, is_up) => {
+                if is_up {
+                    start + value
+                } else {
+                    start - value
+                }
+            }
+        };
+        Limit { size, start, period }
     }
 
     /// Records a change as the original does: not for a spec without a behavior, and in the place of an earlier one in the
@@ -325,6 +364,27 @@ mod tests {
         rescale(&mut checked, 70, 3, 4).unwrap();
         assert!(rescale(&mut checked, 110, 4, 2).is_err());
         rescale(&mut checked, 110, 9, 8).unwrap();
+    }
+
+    #[test]
+    fn lower_change_of_two_policies_limits_a_size() {
+        // Half of the size within 30 s, and three pods within 60 s.
+        let mut checked = checker(4);
+        let why = rescale(&mut checked, 10, 1, 3).unwrap_err();
+        assert!(why.contains("by 2 within 30 s, where 1 are allowed"), "{why}");
+        rescale(&mut checked, 10, 1, 2).unwrap();
+        assert!(rescale(&mut checked, 30, 2, 3).is_err(), "half of one is one, rounded up");
+        rescale(&mut checked, 41, 2, 3).unwrap();
+        let why = rescale(&mut checked, 65, 3, 5).unwrap_err();
+        assert!(why.contains("by 3 within 30 s, where 1 are allowed"), "{why}");
+        // A quarter of the size within 30 s, and two pods within 60 s.
+        let mut checked = checker(4);
+        let why = rescale(&mut checked, 10, 4, 2).unwrap_err();
+        assert!(why.contains("by 2 within 30 s, where 1 are allowed"), "{why}");
+        rescale(&mut checked, 10, 8, 6).unwrap();
+        let why = rescale(&mut checked, 45, 6, 5).unwrap_err();
+        assert!(why.contains("by 3 within 60 s, where 2 are allowed"), "{why}");
+        rescale(&mut checked, 75, 6, 4).unwrap();
     }
 
     #[test]
