@@ -183,6 +183,12 @@ async fn use_devices(client: &Client, keys: &[Key], nodes: usize, slices: usize)
         pod(key, json!({"nodeName": format!("hollow-{}", n % nodes)}), &source)
     });
     create_all(client, &PODS, pods).await?;
+    // A list may come from a cache that lacks the latest pods for a moment.
+    BenchCluster::until(
+        "all pods in a list",
+        async || Ok(list(client, &PODS, "").await?.len() == keys.len()),
+    )
+    .await?;
     let pods = list(client, &PODS, "").await?;
     let allocations = pods.iter().enumerate().map(|(n, pod)| {
         let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
