@@ -90,6 +90,21 @@ impl<'w> ScalingFixture<'w> {
         self.cluster.eventually(&format!("{wanted} pods with a load of {load_milli}m"), settled).await
     }
 
+    /// Lets the newest pods be deleted first. Pods of about the same age are chosen by UID, and their IP addresses would differ
+    /// between two clusters.
+    async fn oldest_pod_stays(&self) -> anyhow::Result<()> {
+        let pods: Api<Pod> = self.cluster.api(&self.namespace);
+        let mut all = pods.list(&ListParams::default().labels("app=web")).await?.items;
+        all.sort_by_key(|pod| pod.metadata.creation_timestamp.clone().map(|time| time.0));
+        for (younger, pod) in all.iter().enumerate() {
+            let annotations =
+                json!({"controller.kubernetes.io/pod-deletion-cost": format!("{}", 100 - younger)});
+            let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+            pods.patch(&pod.name_any(), &PatchParams::default(), &patch).await?;
+        }
+        Ok(())
+    }
+
     /// Lets the adapter report a custom metric from now on. Its test provider takes values at paths like those at which they
     /// are read.
     async fn report(&self, described: &str, metric: &str, value: usize) -> anyhow::Result<()> {
@@ -161,6 +176,7 @@ pub(crate) async fn deployment_follows_its_load_up_and_down(cluster: &TestCluste
     let metric = &status["currentMetrics"][0]["resource"];
     ensure!(metric["name"] == "cpu", "{status}");
     cluster.checkpoint("three pods share the load").await;
+    fixture.oldest_pod_stays().await?;
     for pods in [2, 1] {
         fixture.pods_become(pods, 5).await?;
     }
