@@ -494,12 +494,11 @@ fn extended_resources_of_a_pod_are_charged_once() {
     assert_eq!(rest(&own, &unnamed, &[own.clone(), older("d", -1)]), 3);
     assert_eq!(rest(&own, &unnamed, &[own.clone(), older("b", 0)]), 3);
     assert_eq!(rest(&own, &unnamed, &[own.clone(), claim("b", -1, owner("v", "Pod"))]), 1, "of another pod");
-    // Each claim of a namespace asks which one of its pod is the oldest.
-    let many: Vec<_> = (0..20_000).map(|n| older(&format!("d-{:05}", 20_000 - n), n)).collect();
-    let (oldest, began) = (OldestClaims::of(many.iter()), std::time::Instant::now());
+    // Each claim of a namespace asks which one of its pod is the oldest. In quadratic time this takes many minutes.
+    let many: Vec<_> = (0..100_000).map(|n| older(&format!("d-{:06}", 100_000 - n), n)).collect();
+    let oldest = OldestClaims::of(many.iter());
     let is_charged = |claim: &&ResourceClaim| verified_pod(claim, |_| Some(&unnamed), &oldest).is_some();
     assert_eq!(many.iter().filter(is_charged).count(), 1);
-    assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
     let big = json!({"containers": [container("a", json!({"example.com/gpu": "5"}), json!({}))]});
     assert_eq!(rest(&own, &pod(big, named("c")), &[]), 0, "nothing negative");
 }
